@@ -1,0 +1,266 @@
+"""`lakeward.toml` as a value: read once, checked whole, never changed.
+
+A wrong file is refused before anything is touched: an unknown key is named with its nearest neighbour, a value of
+the wrong kind with the kind that is wanted. Secrets never stand in the file: a setting that holds one says where it
+is (`env:NAME` or `file:PATH`) and is read only when it is used, so it is in no repr, state file or log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+from urllib.parse import unquote, urlsplit
+
+from lakeward.errors import ConfigError
+from lakeward.names import TableName
+
+TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Where a secret is: `env:NAME` or `file:PATH` (relative to the configuration file)."""
+
+    where: str
+    base: Path = Path()
+
+    def reveal(self) -> str:
+        """The secret itself. Raises ConfigError when the variable or file is not there."""
+        kind, _, name = self.where.partition(":")
+        if kind == "env":
+            value = os.environ.get(name)
+            if value is None:
+                raise ConfigError(f"the environment variable {name} is not set", hint=f"export {name}=…")
+            return value
+        path = self.base / name
+        try:
+            return path.read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise ConfigError(
+                f"the secret's file {path} cannot be read: {error.strerror}",
+                hint="create it, readable by this user alone",
+            ) from error
+
+
+@dataclass(frozen=True)
+class Tls:
+    mode: TlsMode = "preferred"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    url: str = EMBEDDED  # mysql://user@host:port, or "embedded"
+    password: Secret | None = None
+    tls: Tls = field(default_factory=Tls)
+    server_id: int = 7001  # unique among the source's replicas
+    include: tuple[str, ...] = ()  # schema.table globs; every table the user may read where empty
+    exclude: tuple[str, ...] = ()
+    zero_dates: Literal["null", "fail"] = "null"
+    max_batch_bytes: int = 256 << 20  # binlog bytes a bronze batch reads before it ends at a transaction's end
+    chunk_rows: int = 250_000  # rows of a snapshot chunk
+
+    @property
+    def embedded(self) -> bool:
+        return self.url == EMBEDDED
+
+    def address(self) -> tuple[str, str, int]:
+        """(user, host, port) of `url`."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("mysql", "mariadb") or not parts.hostname:
+            raise ConfigError(
+                f"[source] url = {self.url!r} is not of the form mysql://user@host:port", hint="mend [source] url"
+            )
+        return unquote(parts.username or "replicator"), parts.hostname, parts.port or 3306
+
+    def wants(self, table: TableName) -> bool:
+        """Whether the include and exclude globs pick this table. Case counts, as it does on the server."""
+        name = str(table)
+        included = not self.include or any(fnmatch.fnmatchcase(name, glob) for glob in self.include)
+        return included and not any(fnmatch.fnmatchcase(name, glob) for glob in self.exclude)
+
+
+@dataclass(frozen=True)
+class LakeConfig:
+    root: str = "lake"  # a folder, or s3a://, abfss://, gs://
+    mask_key: Secret = field(default_factory=lambda: Secret("env:LAKEWARD_MASK_KEY"))
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    keys: tuple[str, ...] | None = None
+    history: Literal["scd1", "scd2"] = "scd1"
+    deletes: Literal["hard", "soft"] = "hard"
+    truncate: Literal["apply", "ignore"] = "apply"
+    exclude_columns: tuple[str, ...] = ()
+    mask: Mapping[str, str] = field(default_factory=dict)
+    tinyint1: Literal["int", "boolean"] = "int"
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Quality:
+    suites: str = "expectations"  # folder of Great Expectations suites, one <schema>.<table>.json a table
+    data_docs: str | None = None  # folder of the pages; default <state folder>/data_docs
+    threshold: float = 0.05  # share of a batch's rows in quarantine above which the gate stops the run
+
+
+@dataclass(frozen=True)
+class Gold:
+    catalog: Literal["hadoop", "jdbc", "rest", "glue"] = "hadoop"
+    mirror: tuple[str, ...] = ("*",)
+    models: str | None = None  # folder of marts; default gold/models beside the configuration file, where there is one
+    export: tuple[str, ...] = ("*",)  # mirrored tables that are also written as Parquet files for external tables
+
+
+@dataclass(frozen=True)
+class Snowflake:
+    account: str | None = None
+    user: str | None = None
+    password: Secret | None = None
+    private_key: Secret | None = None  # PEM of the key pair
+    role: str | None = None
+    warehouse: str | None = None
+    database: str = "LAKEWARD"
+    external_volume: str = "LAKEWARD_VOLUME"
+    catalog_integration: str = "LAKEWARD_CATALOG"
+    storage_provider: Literal["S3", "GCS", "AZURE", "S3COMPAT"] = "S3"
+    storage_base_url: str | None = None  # where Snowflake sees the lake's root: s3://bucket/lake/
+    storage_aws_role_arn: str | None = None
+    storage_aws_external_id: str | None = None
+    azure_tenant_id: str | None = None
+    storage_endpoint: str | None = None
+    storage_integration: str = "LAKEWARD_STORAGE"
+    read_role: str = "LAKEWARD_READER"
+    sink_schema: str | None = None  # default: the source schema's own name
+    host: str | None = None  # for a private endpoint, or a server of one's own in tests
+    port: int | None = None
+    protocol: Literal["https", "http"] = "https"
+
+
+@dataclass(frozen=True)
+class Config:
+    source: Source = field(default_factory=Source)
+    lake: LakeConfig = field(default_factory=LakeConfig)
+    tables: Mapping[str, TableConfig] = field(default_factory=dict)
+    quality: Quality = field(default_factory=Quality)
+    gold: Gold = field(default_factory=Gold)
+    snowflake: Snowflake = field(default_factory=Snowflake)
+    folder: Path = Path()  # of the configuration file: relative paths start here
+
+    def table(self, name: TableName) -> TableConfig:
+        return self.tables.get(str(name), TableConfig())
+
+    @property
+    def root(self) -> str:
+        """The lake's root as an absolute path, or as the URI it is."""
+        return self.lake.root if "://" in self.lake.root else str((self.folder / self.lake.root).resolve())
+
+    @property
+    def embedded_folder(self) -> Path:
+        """Where the embedded server lives: beside the configuration, not in the lake."""
+        return (self.folder / ".lakeward" / "embedded").resolve()
+
+    def path(self, relative: str) -> Path:
+        return (self.folder / relative).resolve()
+
+
+def load(path: str | os.PathLike[str]) -> Config:
+    """The configuration in the file at `path`.
+
+    Raises ConfigError for a file that is missing or is not TOML, an unknown key, a value of the wrong kind, and a
+    secret that stands in the file in clear.
+    """
+    file = Path(path)
+    try:
+        doc = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no configuration file {file}", hint="`lakeward init` writes one") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not TOML: {error}", hint="mend the file at that place") from error
+    return parse(doc, folder=file.resolve().parent)
+
+
+def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
+    """A Config from a TOML document already read. Errors as `load`."""
+    doc = dict(doc)
+    tables = doc.pop("tables", {})
+    if not isinstance(tables, Mapping):
+        raise ConfigError('[tables] holds one table a source table: [tables."shop.users"]')
+    parsed = {str(n): _build(TableConfig, t, f'[tables."{n}"]', folder) for n, t in tables.items()}
+    for name, table in parsed.items():
+        if "." not in name:
+            raise ConfigError(f'[tables."{name}"] names no schema', hint=f'write [tables."<schema>.{name}"]')
+        for column, how in table.mask.items():
+            if how != "sha256":
+                raise ConfigError(f'[tables."{name}"] mask of {column} is {how!r}', hint='the one mask is "sha256"')
+    config: Config = _build(Config, doc, "", folder)
+    if not config.source.embedded:
+        config.source.address()
+    return dataclasses.replace(config, tables=parsed, folder=folder)
+
+
+def _build(cls: Any, doc: Any, where: str, folder: Path) -> Any:
+    if not isinstance(doc, Mapping):
+        raise ConfigError(f"{where} has to be a table of settings, not {doc!r}")
+    hints = typing.get_type_hints(cls)
+    known = [f.name for f in dataclasses.fields(cls) if f.name != "folder"]
+    values = {}
+    for key, value in doc.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            section = where or "the top level"
+            raise ConfigError(
+                f"unknown key {key!r} in {section} of the configuration",
+                hint=f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}",
+            )
+        at = f"{where} {key}" if where else f"[{key}]"
+        values[key] = _value(hints[key], value, at, folder)
+    return cls(**values)
+
+
+def _value(kind: Any, value: Any, at: str, folder: Path) -> Any:
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _value(next(a for a in args if a is not type(None)), value, at, folder)
+    if kind is Secret:
+        if not isinstance(value, str) or not value.startswith(("env:", "file:")):
+            # The value itself is not repeated: it is most likely the secret.
+            raise ConfigError(
+                f"{at} holds a literal; a secret in a file ends up in version control and backups",
+                hint=f'write {at.split()[-1]} = "env:NAME" or "file:PATH"',
+            )
+        return Secret(value, folder)
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, at, folder)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{at} = {value!r} is not one of {', '.join(map(repr, args))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise ConfigError(f"{at} has to be a list of strings, not {value!r}")
+        return tuple(value)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{at} has to be a table, not {value!r}")
+        return dict(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ConfigError(f"{at} has to be of kind {kind.__name__}, not {value!r}")
+    if isinstance(value, int) and value <= 0:
+        raise ConfigError(f"{at} = {value} has to be above zero")
+    return value
