@@ -1,0 +1,1 @@
+"""Gold: what analysts read, published from one cut as Iceberg, marts and Parquet."""

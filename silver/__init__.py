@@ -1,0 +1,1 @@
+"""Silver: change events merged by key and position into current state and history."""
