@@ -1,0 +1,191 @@
+"""The Spark session that every stage works in, from one laptop to a cluster.
+
+Promise: a session that starts without the network (its jars are resolved beforehand, as files), runs Python with
+the interpreter that runs Lakeward, says nothing on the terminal but errors, and alters no value: UTC, no calendar
+rebase, timestamps in microseconds.
+
+On one machine the jars are on the class path, where nothing copies them and the JVM can share their parsed classes
+(measured: see docs/operations.md); a cluster gets them as `spark.jars`, since its executors have no such files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from lakeward.artifacts import cache_dir, resolve
+from lakeward.java import java_home, wrapper_home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SPARK_JARS = (
+    "io.delta:delta-spark_4.1_2.13:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+    "io.delta:delta-kernel-api:4.4.0",
+    "io.delta:delta-kernel-defaults:4.4.0",
+    "io.delta:delta-kernel-unitycatalog:4.4.0",
+    "io.unitycatalog:unitycatalog-client:0.6.0",
+    "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+)
+"""What Spark lacks for Delta and Iceberg. Their other dependencies are Spark's own, in versions it must not mix."""
+
+EXTENSIONS = (
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
+ARROW_ROWS_MAX = 65_536
+ARROW_BYTES_MAX = 32 * 1024 * 1024
+
+
+def session(
+    lake_root: str, *, app: str, master: str | None = None, extra: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The process's Spark session, started if there is none.
+
+    `lake_root` is a folder or an object store's URL; the Iceberg catalog `gold` has its warehouse below it. `master`
+    is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting by its name.
+    LAKEWARD_DRIVER_MEMORY (default 2g) is the driver's heap. A session that is there already, such as a notebook
+    service's, keeps its static settings.
+
+    Raises as `java_home` and `artifacts.resolve` do, before anything is started.
+    """
+    chosen = master or os.environ.get("LAKEWARD_SPARK_MASTER") or f"local[{_cores_here()}]"
+    one_machine = chosen.startswith("local")
+    settings = {
+        **_layout(lake_root),
+        **_faithful(),
+        **_quiet(),
+        **_sized(chosen),
+        **_jars(jars(), one_machine=one_machine),
+        **(extra or {}),
+    }
+    _prepare_environment()
+    builder = SparkSession.builder.master(chosen).appName(app)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def jars() -> list[Path]:
+    """Local files of SPARK_JARS; fetched at the first call."""
+    return resolve(SPARK_JARS, name="spark", transitive=False)
+
+
+def _layout(lake_root: str) -> dict[str, str]:
+    return {
+        "spark.sql.extensions": ",".join(EXTENSIONS),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.gold": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.gold.type": "hadoop",
+        "spark.sql.catalog.gold.warehouse": f"{_absolute(lake_root)}/gold",
+    }
+
+
+def _absolute(lake_root: str) -> str:
+    """Spark resolves a relative folder at another time and place than Python does, so it gets none."""
+    return lake_root.rstrip("/") if "://" in lake_root else str(Path(lake_root).absolute())
+
+
+def _faithful() -> dict[str, str]:
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+
+
+def _quiet() -> dict[str, str]:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    options = ["-XX:+IgnoreUnrecognizedVMOptions", "-Djava.net.preferIPv4Stack=true"]
+    if log4j.is_file():
+        options.append(f"-Dlog4j2.configurationFile={log4j.as_uri()}")
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": " ".join(shlex.quote(option) for option in options),
+    }
+
+
+def _sized(master: str) -> dict[str, str]:
+    # The defaults, 200 shuffle and 50 snapshot partitions, cost a small MERGE ten times its work.
+    partitions = str(max(2, cores)) if (cores := _cores_of(master)) else None
+    return {
+        "spark.driver.memory": os.environ.get("LAKEWARD_DRIVER_MEMORY", "2g"),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.executorEnv.NUMBA_CACHE_DIR": str(cache_dir() / "numba"),
+        **(
+            {"spark.sql.shuffle.partitions": partitions, "spark.databricks.delta.snapshotPartitions": partitions}
+            if partitions
+            else {}
+        ),
+    }
+
+
+def _jars(files: Sequence[Path], *, one_machine: bool) -> dict[str, str]:
+    if not one_machine:
+        return {"spark.jars": ",".join(str(file) for file in files)}
+    class_path = os.pathsep.join(str(file) for file in files)
+    return {
+        "spark.driver.extraClassPath": class_path,
+        "spark.executor.extraClassPath": class_path,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": _python_path(),
+    }
+
+
+def _prepare_environment() -> None:
+    """What Spark reads from the environment of the process that starts it, and not from its settings."""
+    os.environ["JAVA_HOME"] = str(wrapper_home(java_home(), cache_dir()))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = _python_path()
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "numba"))
+    # The launcher, a JVM of its own that only assembles a command line, gains nothing from optimising itself.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+
+
+def _python_path() -> str:
+    """PYTHONPATH by which a worker process imports this project as this process does."""
+    project = str(Path(__file__).resolve().parent.parent)
+    inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != project]
+    return os.pathsep.join([project, *inherited])
+
+
+def _cores_here() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cores_of(master: str) -> int | None:
+    """Cores of a master on this machine; None for a cluster, which is sized by those who run it."""
+    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master):
+        return int(match.group(1)) * int(match.group(2))
+    if match := re.fullmatch(r"local(?:\[\s*([\d*]+).*\])?", master):
+        asked = match.group(1) or "1"
+        return _cores_here() if asked == "*" else int(asked)
+    return None
+
+
+def main() -> None:
+    """Find Java and fetch the jars, so that set-up and not the first job shows the download."""
+    wrapper = wrapper_home(java_home(), cache_dir())
+    print(f"lakeward: Java at {java_home()}, {len(jars())} jars at {jars()[0].parent}, wrapper at {wrapper}")
+
+
+if __name__ == "__main__":
+    main()
