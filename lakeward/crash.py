@@ -1,20 +1,33 @@
-"""Named moments at which a test may kill the process, so that every crash window has a name and a test."""
+"""Named moments at which a test can kill the process, so that each window between two durable writes is proved.
+
+`LAKEWARD_CRASH_AT=silver.after_intent` kills the process with SIGKILL the first time it passes that point;
+`silver.between_merges#3` at the third. A process that dies so runs no handler and flushes nothing, like one that lost
+its machine. Unset, a point costs one look at the environment.
+"""
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
-from collections import Counter
+import threading
 
-_passes: Counter[str] = Counter()
+VARIABLE = "LAKEWARD_CRASH_AT"
+
+_passes: collections.Counter[str] = collections.Counter()
+_lock = threading.Lock()
 
 
 def point(name: str) -> None:
-    """SIGKILL this process when LAKEWARD_CRASH_AT is `name`, or `name#3` at the third time it is passed."""
-    wanted = os.environ.get("LAKEWARD_CRASH_AT")
-    if wanted is None:
+    """Die here, if the environment says so."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
         return
-    _passes[name] += 1
-    at, _, times = wanted.partition("#")
-    if at == name and _passes[name] == int(times or 1):
+    target, _, number = wanted.partition("#")
+    if target != name:
+        return
+    with _lock:
+        _passes[name] += 1
+        reached = _passes[name] >= int(number or 1)
+    if reached:
         os.kill(os.getpid(), signal.SIGKILL)
