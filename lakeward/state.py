@@ -67,6 +67,7 @@ class SilverTable:
     batch: int
     rows: int
     version: int  # of the Delta table after the merge
+    keys: list[str] = field(default_factory=list)  # it was merged by
 
 
 @dataclass
