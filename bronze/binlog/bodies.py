@@ -1,0 +1,293 @@
+"""The bodies of the events that are no rows: GTIDs, statements, rotations, compressed transactions.
+
+Pure functions over the bytes after an event's header and before its checksum. A body that ends too early raises one
+of `MALFORMED`, which the reader turns into a FailClosedError with the event's position.
+
+Source: MySQL, libs/mysql/binlog/event/*.h and libs/mysql/serialization/readme.md; MariaDB, sql/log_event.cc.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import zstandard
+
+from bronze.binlog import collations
+from bronze.binlog.events import HEADER, HEADER_SIZE, Raw
+from bronze.binlog.gtid import GtidPosition, GtidSet
+
+MALFORMED = (IndexError, ValueError, LookupError, struct.error, zlib.error, zstandard.ZstdError, EOFError)
+
+
+class Gtid(NamedTuple):
+    """A transaction's name and its commit time in milliseconds since 1970 UTC, 0 where the event has none.
+
+    On a replica the time is that of the commit on the server where the transaction was first run.
+    """
+
+    uuid: str
+    tag: str
+    number: int
+    ts_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.uuid}:{self.tag}:{self.number}" if self.tag else f"{self.uuid}:{self.number}"
+
+
+def parse_gtid(body: bytes) -> Gtid:
+    """GTID and ANONYMOUS_GTID. The commit times came with MySQL 8.0."""
+    number = int.from_bytes(body[17:25], "little")
+    ts_us = 0
+    if len(body) >= 49:
+        ts_us = int.from_bytes(body[42:49], "little")
+        if ts_us >> 55:  # another server's commit time follows that of this one
+            ts_us = int.from_bytes(body[49:56], "little")
+    return Gtid(_uuid(body[1:17]), "", number, ts_us // 1000)
+
+
+def parse_gtid_tagged(body: bytes) -> Gtid:
+    """GTID_TAGGED (MySQL 8.4): fields by number, integers of varying length (mysql::serialization)."""
+    at = 0
+
+    def integer() -> int:
+        nonlocal at
+        more = _trailing_ones(body[at])
+        value = int.from_bytes(body[at : at + more + 1], "little")
+        at += more + 1
+        return value >> (8 if more == 8 else more + 1)
+
+    def signed() -> int:
+        value = integer()
+        return (value >> 1) ^ -(value & 1)
+
+    version, size, last_needed = integer(), integer(), integer()
+    if version != 1 or size > len(body) or last_needed > _TAGGED_LAST:
+        raise ValueError("a GTID of a later format")
+    fields: dict[int, Any] = {}
+    while at < size:
+        number = integer()
+        if number == _TAGGED_UUID:
+            fields[number] = bytes(integer() for _ in range(16))
+        elif number == _TAGGED_TAG:
+            length = integer()
+            fields[number] = body[at : at + length].decode("ascii")
+            at += length
+        elif number in (_TAGGED_NUMBER, 4, 5):
+            fields[number] = signed()
+        elif number <= _TAGGED_LAST:
+            fields[number] = integer()
+        else:
+            break  # later fields that a reader may leave out
+    ts_us = fields.get(_TAGGED_ORIGINAL_US, fields.get(_TAGGED_IMMEDIATE_US, 0))
+    return Gtid(_uuid(fields[_TAGGED_UUID]), fields.get(_TAGGED_TAG, ""), fields[_TAGGED_NUMBER], ts_us // 1000)
+
+
+_TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
+_TAGGED_IMMEDIATE_US, _TAGGED_ORIGINAL_US, _TAGGED_LAST = 6, 7, 11
+
+
+def parse_previous_gtids(body: bytes) -> GtidSet:
+    """The GTIDs in all files before this one. From MySQL 8.4 on the format may carry tags."""
+    result = GtidSet()
+    tagged = body[7] == 1
+    count = int.from_bytes(body[1:7] if tagged else body[:8], "little")
+    at = 8
+    for _ in range(count):
+        uuid, tag = _uuid(body[at : at + 16]), ""
+        at += 16
+        if tagged:
+            length = body[at] >> 1  # at most 32, so the integer of varying length is of one byte
+            tag = body[at + 1 : at + 1 + length].decode("ascii")
+            at += 1 + length
+        (runs,) = struct.unpack_from("<Q", body, at)
+        at += 8
+        for _ in range(runs):
+            first, beyond = struct.unpack_from("<QQ", body, at)
+            at += 16
+            result.add_interval(uuid, tag, first, beyond - 1)
+    return result
+
+
+class MariadbGtid(NamedTuple):
+    domain: int
+    sequence: int
+    standalone: bool  # one statement that commits itself; else rows follow until a commit
+    alter: str  # "start", "rollback", "commit" of a two-phase ALTER, else ""
+
+
+def parse_mariadb_gtid(body: bytes) -> MariadbGtid:
+    """MariaDB's GTID; the server's id is in the event's header."""
+    sequence, domain, flags = struct.unpack_from("<QIB", body)
+    at = 13
+    if flags & 0x02:  # group commit id
+        at += 8
+    if flags & 0xC0:  # prepared or completed XA: format, two lengths, data
+        at += 6 + body[at + 4] + body[at + 5]
+    extra = body[at] if at < len(body) else 0
+    alter = "start" if extra & 2 else "commit" if extra & 4 else "rollback" if extra & 8 else ""
+    return MariadbGtid(domain, sequence, bool(flags & 0x01), alter)
+
+
+def parse_mariadb_gtid_list(body: bytes) -> GtidPosition:
+    """The GTIDs before this file: for each domain its servers' last ones, the newest last."""
+    result = GtidPosition()
+    (count,) = struct.unpack_from("<I", body)
+    for n in range(count & 0x0FFFFFFF):
+        domain, server, sequence = struct.unpack_from("<IIQ", body, 4 + 16 * n)
+        result.add(domain, server, sequence)
+    return result
+
+
+def parse_rotate(body: bytes) -> tuple[str, int]:
+    """The next file's name and the position to go on at."""
+    return body[8:].decode("utf-8"), int.from_bytes(body[:8], "little")
+
+
+def parse_xa_prepare(body: bytes) -> tuple[str, bool]:
+    """The XA id as statements spell it (`X'61',X'',1`), and whether this was a commit in one phase."""
+    one_phase, form, gtrid, bqual = struct.unpack_from("<BIII", body)
+    data = body[13 : 13 + gtrid + bqual]
+    return f"X'{data[:gtrid].hex()}',X'{data[gtrid:].hex()}',{form}", bool(one_phase)
+
+
+class Query(NamedTuple):
+    schema: str
+    sql: str
+
+
+def parse_query(body: bytes, *, post_header: int = 13, compressed: bool = False) -> Query:
+    """QUERY, EXECUTE_LOAD_QUERY and MariaDB's QUERY_COMPRESSED: the default schema and the statement as text."""
+    schema_length = body[8]
+    (variables_length,) = struct.unpack_from("<H", body, 11)
+    schema_at = post_header + variables_length
+    schema = body[schema_at : schema_at + schema_length].decode("utf-8")
+    text = body[schema_at + schema_length + 1 :]
+    if compressed:
+        text = bytes(inflate(text))
+    if text.isascii():
+        return Query(schema, text.decode("ascii"))
+    number = _client_collation(body[post_header:schema_at])
+    known = collations.collation(number) if number is not None else None
+    if number is not None and known is None:
+        raise LookupError(f"the statement is in the unknown collation {number}")
+    return Query(schema, collations.decode(text, known.charset if known else "utf8mb4"))
+
+
+# Status variables that may stand before the charset, and their sizes.
+_VARIABLE_SIZES = {0: 4, 1: 8, 3: 4}
+_CHARSET_VARIABLE, _CATALOG_VARIABLE = 4, 6
+
+
+def _client_collation(variables: bytes) -> int | None:
+    at = 0
+    while at < len(variables):
+        code = variables[at]
+        at += 1
+        if code == _CHARSET_VARIABLE:
+            return int.from_bytes(variables[at : at + 2], "little")
+        if code == _CATALOG_VARIABLE:
+            at += 1 + variables[at]
+        elif code in _VARIABLE_SIZES:
+            at += _VARIABLE_SIZES[code]
+        else:
+            return None
+    return None
+
+
+def inflate(data: Raw) -> bytes:
+    """MariaDB's compressed part of an event: a byte with the number of length bytes, the length, zlib."""
+    head = data[0]
+    if head & 0x70:
+        raise ValueError(f"MariaDB compression algorithm {head >> 4 & 7}")
+    width = head & 0x07
+    length = int.from_bytes(data[1 : 1 + width], "big")
+    text = zlib.decompress(data[1 + width :])
+    if len(text) != length:
+        raise ValueError(f"{len(text)} bytes where {length} were compressed")
+    return text
+
+
+def payload_events(body: bytes) -> Iterator[bytes]:
+    """The events inside a TRANSACTION_PAYLOAD, headers and all, without checksums.
+
+    They are read from the decompressor one by one, so a transaction of any size costs the memory of its largest event.
+    """
+    at, algorithm, size = 0, None, None
+    while True:
+        kind, at = packed(body, at)
+        if kind == 0:
+            break
+        length, at = packed(body, at)
+        value, _ = packed(body, at)
+        at += length
+        if kind == 1:
+            size = value
+        elif kind == 2:
+            algorithm = value
+    data = memoryview(body)[at : None if size is None else at + size]
+    if size is not None and len(data) != size:
+        raise EOFError("the compressed transaction is cut off")
+    if algorithm == 255:
+        yield from _plain_events(data)
+    elif algorithm == 0:
+        yield from _zstd_events(data)
+    else:
+        raise ValueError(f"compression algorithm {algorithm}")
+
+
+def _plain_events(data: memoryview) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        size = HEADER.unpack_from(data, at)[3]
+        if size < HEADER_SIZE or at + size > len(data):
+            raise EOFError("an event in the transaction is cut off")
+        yield bytes(data[at : at + size])
+        at += size
+
+
+def _zstd_events(data: memoryview) -> Iterator[bytes]:
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+        while head := _read(stream, HEADER_SIZE):
+            if len(head) < HEADER_SIZE:
+                raise EOFError("an event in the compressed transaction is cut off")
+            size = HEADER.unpack(head)[3] - HEADER_SIZE
+            rest = _read(stream, size) if size >= 0 else b""
+            if len(rest) != size:
+                raise EOFError("an event in the compressed transaction is cut off")
+            yield head + rest
+
+
+def _read(stream: Any, size: int) -> bytes:
+    parts = []
+    while size:
+        part = stream.read(size)
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def packed(data: Raw, at: int) -> tuple[int, int]:
+    """A length-encoded integer and the place after it (MySQL's net_field_length)."""
+    first = data[at]
+    if first < 251:
+        return first, at + 1
+    width = {252: 2, 253: 3, 254: 8}[first]
+    if at + 1 + width > len(data):
+        raise EOFError("an integer is cut off")
+    return int.from_bytes(data[at + 1 : at + 1 + width], "little"), at + 1 + width
+
+
+def _trailing_ones(byte: int) -> int:
+    return (~byte & (byte + 1)).bit_length() - 1 if byte != 0xFF else 8
+
+
+def _uuid(data: bytes) -> str:
+    if len(data) != 16:
+        raise EOFError("a UUID is cut off")
+    h = data.hex()
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
