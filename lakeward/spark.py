@@ -1,18 +1,18 @@
 """The Spark session that every stage works in, from one laptop to a cluster.
 
-Promise: a session that starts without the network (its jars are resolved beforehand, as files), runs Python with
-the interpreter that runs Lakeward, says nothing on the terminal but errors, and alters no value: UTC, no calendar
-rebase, timestamps in microseconds.
+Promise: a session that starts without the network (its jars are resolved beforehand, as files), runs Python
+with the interpreter that runs Lakeward, says nothing on the terminal but errors, and alters no value: UTC, no
+calendar rebase, timestamps in microseconds.
 
-On one machine the jars are on the class path, where nothing copies them and the JVM can share their parsed classes
-(measured: see docs/operations.md); a cluster gets them as `spark.jars`, since its executors have no such files.
+On one machine the jars are on the class path, where nothing copies them and the JVM can share their parsed
+classes (measured: see docs/operations.md); a cluster gets them as `spark.jars`, since its executors have no
+such files.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from lakeward.artifacts import cache_dir, resolve
+from lakeward.class_archive import archive_path, make_archive
 from lakeward.java import java_home, wrapper_home
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ SPARK_JARS = (
     "io.unitycatalog:unitycatalog-hadoop:0.6.0",
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
 )
-"""What Spark lacks for Delta and Iceberg. Their other dependencies are Spark's own, in versions it must not mix."""
+"""What Spark lacks for Delta and Iceberg. Their other dependencies are Spark's own, in versions it must not
+mix.
+"""
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -50,24 +54,28 @@ def session(
 ) -> SparkSession:
     """The process's Spark session, started if there is none.
 
-    `lake_root` is a folder or an object store's URL; the Iceberg catalog `gold` has its warehouse below it. `master`
-    is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting by its name.
-    LAKEWARD_DRIVER_MEMORY (default 2g) is the driver's heap. A session that is there already, such as a notebook
-    service's, keeps its static settings.
+    `lake_root` is a folder or an object store's URL; the Iceberg catalog `gold` has its warehouse below it.
+    `master` is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting
+    by its name, but for the driver's Java options, to which it adds. LAKEWARD_DRIVER_MEMORY (default 2g) is
+    the driver's heap. A session that is there already, such as a notebook service's, keeps its static
+    settings.
 
     Raises as `java_home` and `artifacts.resolve` do, before anything is started.
     """
     chosen = master or os.environ.get("LAKEWARD_SPARK_MASTER") or f"local[{_cores_here()}]"
     one_machine = chosen.startswith("local")
+    files = jars()
+    _prepare_environment()
     settings = {
         **_layout(lake_root),
         **_faithful(),
-        **_quiet(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         **_sized(chosen),
-        **_jars(jars(), one_machine=one_machine),
+        **_jars(files, one_machine=one_machine),
         **(extra or {}),
     }
-    _prepare_environment()
+    settings[JAVA_OPTIONS] = " ".join([*_java_options(files), (extra or {}).get(JAVA_OPTIONS, "")]).strip()
     builder = SparkSession.builder.master(chosen).appName(app)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -107,16 +115,16 @@ def _faithful() -> dict[str, str]:
     }
 
 
-def _quiet() -> dict[str, str]:
+def _java_options(files: Sequence[Path]) -> list[str]:
+    options = []
+    # Not there when the project is imported from a zip: then the cluster has its own.
     log4j = Path(__file__).with_name("log4j2.properties")
-    options = ["-XX:+IgnoreUnrecognizedVMOptions", "-Djava.net.preferIPv4Stack=true"]
     if log4j.is_file():
         options.append(f"-Dlog4j2.configurationFile={log4j.as_uri()}")
-    return {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": " ".join(shlex.quote(option) for option in options),
-    }
+    archive = archive_path(cache_dir(), java_home(), files)
+    if archive.is_file():
+        options += [f'"-XX:SharedArchiveFile={archive}"', "-Xlog:disable"]
+    return options
 
 
 def _sized(master: str) -> dict[str, str]:
@@ -130,7 +138,10 @@ def _sized(master: str) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.executorEnv.NUMBA_CACHE_DIR": str(cache_dir() / "numba"),
         **(
-            {"spark.sql.shuffle.partitions": partitions, "spark.databricks.delta.snapshotPartitions": partitions}
+            {
+                "spark.sql.shuffle.partitions": partitions,
+                "spark.databricks.delta.snapshotPartitions": partitions,
+            }
             if partitions
             else {}
         ),
@@ -182,9 +193,22 @@ def _cores_of(master: str) -> int | None:
 
 
 def main() -> None:
-    """Find Java and fetch the jars, so that set-up and not the first job shows the download."""
-    wrapper = wrapper_home(java_home(), cache_dir())
-    print(f"lakeward: Java at {java_home()}, {len(jars())} jars at {jars()[0].parent}, wrapper at {wrapper}")
+    """Find Java, fetch the jars and archive their classes, so that set-up and not the first job waits for it."""
+    files = jars()
+    archive = archive_path(cache_dir(), java_home(), files)
+    if not archive.is_file():
+        print(
+            "lakeward: archiving Spark's classes, for a faster start (once, about half a minute)",
+            file=sys.stderr,
+        )
+    archived = make_archive(
+        archive,
+        java_home(),
+        lambda lake_root, options: session(
+            lake_root, app="lakeward-setup", master="local[2]", extra={JAVA_OPTIONS: options}
+        ),
+    )
+    print(f"lakeward: ready with {java_home()}, {len(files)} jars, class archive {'yes' if archived else 'no'}")
 
 
 if __name__ == "__main__":

