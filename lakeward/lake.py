@@ -63,14 +63,17 @@ class Lake:
 
     def write(self, document: str, doc: dict[str, Any]) -> None:
         """Replace a document, durably. Raises TerminalError when the lake cannot be written (disk full)."""
-        data = json.dumps(doc, indent=1, ensure_ascii=False).encode()
+        self.replace(f"{STATE_FOLDER}/{document}.json", json.dumps(doc, indent=1, ensure_ascii=False).encode())
+
+    def replace(self, relative: str, data: bytes) -> None:
+        """Replace the file at `<root>/<relative>` whole, durably. Errors as `write`."""
         fs, base = self.filesystem()
-        folder = f"{base}/{STATE_FOLDER}"
+        folder, _, name = f"{base}/{relative}".rpartition("/")
         try:
             if self.local:
-                _replace(Path(folder), f"{document}.json", data)
+                _replace(Path(folder), name, data)
             else:
-                with fs.open_output_stream(f"{folder}/{document}.json") as stream:
+                with fs.open_output_stream(f"{folder}/{name}") as stream:
                     stream.write(data)
         except OSError as error:
             raise lake_error(error, folder) from error
