@@ -118,6 +118,16 @@ def lake_error(error: OSError, where: str) -> TerminalError:
     return TerminalError(f"the lake cannot be written at {where}: {error}", hint="mend the folder's permissions")
 
 
+def disk_full(error: BaseException) -> TerminalError | None:
+    """The error to show where `error`, from wherever in Spark or Arrow it came, says that a disk is full."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
+            return lake_error(OSError(errno.ENOSPC, ""), "see its file system with `df`")
+        seen = seen.__cause__
+    return None
+
+
 def _replace(folder: Path, name: str, data: bytes) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{name}.{os.getpid()}"

@@ -56,6 +56,7 @@ class BronzeState:
     intent: dict[str, Any] | None = None
     tables: dict[str, BronzeTable] = field(default_factory=dict)
     zero_dates: int = 0  # that became NULL, over all runs
+    current_ms: int = 0  # when the checkpoint was last known to be the source's end
 
 
 @dataclass

@@ -1,0 +1,105 @@
+"""A bronze batch: files that executors wrote become events of bronze, all of them once, whatever is killed when.
+
+The batch is written down whole as an intent before its first commit. Each table's commit bears the batch's number,
+so a batch that is found half done is simply done again; only then does the checkpoint move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bronze.commit import DataFile, add_columns, commit, image_fields
+from bronze.stream import Manifest
+from lakeward import crash
+from lakeward.lake import Lake
+from lakeward.position import Checkpoint, Position
+from lakeward.schema import Column
+from lakeward.state import BronzeState, save_bronze
+
+COMMIT_THREADS = 4
+
+
+def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequence[Manifest], **more: Any) -> None:
+    """Make one batch of what tasks wrote, in their order. `more` is kept in the intent: `end` (a checkpoint) of a
+    stream's batch, `chunks` ({table: [numbers]}) and `start` ({table: checkpoint}) of a snapshot's."""
+    tables: dict[str, dict[str, Any]] = {}
+    intent: dict[str, Any] = {"batch": state.batch + 1, "tables": tables, "zero_dates": 0, **more}
+    for manifest in manifests:
+        intent["zero_dates"] += manifest.zero_dates
+        for name in {*manifest.files, *manifest.added, *manifest.altered, *manifest.dropped}:
+            entry = tables.setdefault(name, {"files": [], "rows": 0, "last": None, "added": []})
+            entry["files"] += manifest.files.get(name, [])
+            entry["rows"] += manifest.rows.get(name, 0)
+            entry["last"] = manifest.last.get(name) or entry["last"]
+            known = {c["name"] for c in entry["added"]}
+            entry["added"] += [c for c in manifest.added.get(name, []) if c["name"] not in known]
+            for change in ("altered", "dropped"):
+                if name in getattr(manifest, change):
+                    entry[change] = getattr(manifest, change)[name]
+    crash.point("bronze.before_intent")
+    state.intent = intent
+    save_bronze(lake, state)
+    crash.point("bronze.after_intent")
+    finish(spark, lake, state)
+
+
+def finish(spark: SparkSession, lake: Lake, state: BronzeState) -> None:
+    """Carry out the intent in `state`, from wherever it was left, and write it down as done."""
+    intent = state.intent
+    if intent is None:
+        return
+    batch = intent["batch"]
+
+    def one(name: str) -> None:
+        entry = intent["tables"][name]
+        location = lake.table("bronze", state.tables[name].name)
+        if entry["added"]:
+            present = {n.lower() for n in image_fields(spark, location)}
+            columns = [Column.from_json(c) for c in entry["added"]]
+            add_columns(spark, location, [c for c in columns if c.name.lower() not in present])
+        if entry["files"]:
+            commit(spark, location, [DataFile(**f) for f in entry["files"]], batch=batch)
+        crash.point("bronze.between_commits")
+
+    with ThreadPoolExecutor(COMMIT_THREADS) as pool:
+        list(pool.map(one, intent["tables"]))
+    crash.point("bronze.after_commits")
+    _note(state, intent)
+    state.intent = None
+    state.batch = batch
+    save_bronze(lake, state)
+    crash.point("bronze.after_state")
+
+
+def _note(state: BronzeState, intent: dict[str, Any]) -> None:
+    state.zero_dates += intent["zero_dates"]
+    for name, entry in intent["tables"].items():
+        table = state.tables[name]
+        if entry["added"]:
+            known = {c.name for c in table.schema.columns}
+            added = tuple(c for c in map(Column.from_json, entry["added"]) if c.name not in known)
+            table.schema = replace(table.schema, columns=(*table.schema.columns, *added))
+        if entry["files"] or entry["added"]:
+            table.batch = intent["batch"]
+        table.rows += entry["rows"]
+        if entry["last"] and (table.last is None or Position.from_json(entry["last"]) > table.last):
+            table.last = Position.from_json(entry["last"])
+        if "altered" in entry:
+            table.status, table.reason = "waiting for snapshot", entry["altered"]
+        if "dropped" in entry:
+            table.status, table.reason, table.dropped = "stopped", entry["dropped"], True
+    for name, numbers in intent.get("chunks", {}).items():
+        table = state.tables[name]
+        table.chunks_done = sorted({*table.chunks_done, *numbers})
+        table.snapshot_rows += intent["tables"].get(name, {}).get("rows", 0)
+        table.start = Position.from_json(intent["start"][name])
+    if "end" in intent:
+        state.checkpoint = Checkpoint.from_json(intent["end"])
+        for table in state.tables.values():
+            if table.status == "snapshot" and table.high is not None and state.checkpoint.at >= table.high:
+                table.status, table.reason = "streaming", None

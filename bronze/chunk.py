@@ -1,0 +1,96 @@
+"""Reads one chunk of a table's snapshot into data files: the task that a snapshot runs on executors, in parallel.
+
+All rows of a snapshot bear the one position it began at, so that for each key any event of the stream from there on
+beats what a chunk saw, whenever it was read. Where rows are counted rather than replaced (`TableSchema.counted`) that
+would count a change twice; such a table is read as one chunk, in one transaction whose position is exactly known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymysql
+
+from bronze.snapshot.bounds import Chunk
+from bronze.snapshot.read import read_chunk, read_exact
+from bronze.source.server import exact_read
+from bronze.stamp import Origin, snapshot_envelopes
+from bronze.stream import Manifest
+from bronze.writer import EnvelopeWriter, Target
+from lakeward.errors import LakewardError
+from lakeward.lake import Lake
+from lakeward.position import Checkpoint, Position
+from lakeward.schema import TableSchema
+
+ROW_BITS = 40  # rows are numbered chunk << ROW_BITS | row in chunk, so chunks need not know each other's sizes
+
+
+@dataclass(frozen=True)
+class ChunkWork:
+    """One chunk, and all that an executor needs to read it. `chunk` is None for an exact read of the whole table."""
+
+    settings: Mapping[str, Any] = field(repr=False)
+    server: str
+    schema: TableSchema
+    target: Target
+    generation: int
+    start: Checkpoint
+    chunk: Chunk | None
+    root: str
+
+    @property
+    def number(self) -> int:
+        return 0 if self.chunk is None else self.chunk.number
+
+
+def read_part(work: ChunkWork) -> Manifest:
+    """Read and write one chunk. `Manifest.end` is the position that its rows bear."""
+    name = str(work.schema.name)
+    writer = EnvelopeWriter(Lake(work.root), {name: work.target})
+    manifest = Manifest()
+    connection = None
+    try:
+        start = work.start
+        if work.chunk is None:
+            connection = pymysql.connect(**work.settings)
+            start = exact_read(connection, work.start.at.epoch)
+            batches = read_exact(connection, work.schema)
+        else:
+            batches = read_chunk(dict(work.settings), work.schema, work.chunk)
+        origin = Origin(work.server, start.at.epoch)
+        row = work.number << ROW_BITS
+        for batch in batches:
+            rows, zero_dates = batch
+            manifest.zero_dates += zero_dates
+            writer.write(
+                name,
+                snapshot_envelopes(
+                    rows,
+                    at=start.at,
+                    generation=work.generation,
+                    first_row=row,
+                    ts_ms=work.start.ts_ms,
+                    gtid=start.gtid,
+                    origin=origin,
+                ),
+            )
+            row += len(rows)
+        files = writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
+    finally:
+        if connection is not None:
+            connection.close()
+    manifest.end = start.to_json()
+    manifest.files = {t: [f.to_json() for f in fs] for t, fs in files.items()}
+    manifest.rows = {t: sum(f.rows for f in fs) for t, fs in files.items()}
+    manifest.last = {name: Position(*start.at[:3]).to_json()}
+    return manifest
+
+
+def unreadable(work: ChunkWork, error: LakewardError) -> str:
+    """The reason a table's status gives when its source has gone while it was read."""
+    return f"its snapshot could not be read: {error.message}"

@@ -1,0 +1,184 @@
+"""Commits data files to a bronze Delta table, through Delta's own transaction, exactly once.
+
+Executors write Parquet files straight into a table's folder (see `bronze/writer.py`); nothing reads them until the
+driver adds them to the table's log here. The `add` and `txn` actions are given in the form the Delta protocol
+publishes (PROTOCOL.md, 'Add File', 'Transaction Identifiers'), and Delta's `OptimisticTransaction` does the rest:
+conflict checks, protocol, checkpoints. The batch's number is the transaction identifier, so committing a batch again
+after a crash changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from bronze.envelope import envelope_ddl
+from lakeward.errors import TerminalError
+from lakeward.names import spark_identifier
+from lakeward.schema import Column, TableSchema
+
+APP_ID = "lakeward-bronze"
+_AWKWARD = set(" ,;{}()\n\t=")
+_PROPERTIES = {
+    "delta.appendOnly": "true",
+    # Only `op`, `ts_ms` and `source.*` are worth statistics; the images are read whole or not at all.
+    "delta.dataSkippingStatsColumns": "source.epoch,source.file,source.pos",
+    "delta.checkpointInterval": "50",
+}
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of envelopes that lies in a table's folder. `path` is relative to it; sizes in bytes."""
+
+    path: str
+    size: int
+    rows: int
+    modified_ms: int
+    stats: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+Names = Mapping[str, Any]
+"""Logical → physical column names of a table with column mapping, nested: {name: (physical, Names of its fields)}."""
+
+
+def awkward(schema: TableSchema) -> bool:
+    """Whether Delta can hold the column names only by column mapping."""
+    return any(_AWKWARD & set(c.name) for c in schema.columns)
+
+
+def ensure_table(
+    spark: SparkSession, location: str, schema: TableSchema
+) -> Literal["created", "widened", "replaced"]:
+    """Create the bronze table, or widen its images by the columns that it does not have yet. Says which was done.
+
+    A column that is there with another type replaces the table (one commit; the earlier shape stays in its history):
+    that happens only with a new snapshot, which every later stage reads from afresh.
+    """
+    if not DeltaTable.isDeltaTable(spark, location):
+        _create(DeltaTable.createIfNotExists(spark), location, schema)
+        return "created"
+    present = image_fields(spark, location)
+    wanted = {c.name: c for c in schema.columns}
+    lower = {name.lower(): name for name in present}
+    if any(n.lower() in lower and present[lower[n.lower()]] != _simple(c) for n, c in wanted.items()):
+        table = f"delta.{spark_identifier(location)}"
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
+        _create(DeltaTable.replace(spark), location, schema)
+        return "replaced"
+    add_columns(spark, location, [c for n, c in wanted.items() if n.lower() not in lower])
+    return "widened"
+
+
+def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -> None:
+    """Append fields to `before` and `after`."""
+    if not columns:
+        return
+    if any(_AWKWARD & set(c.name) for c in columns) and not _mapped(_metadata(spark, location)):
+        spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')")
+    fields = ", ".join(
+        f"{image}.{spark_identifier(c.name)} {c.spark}" for c in columns for image in ("before", "after")
+    )
+    spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} ADD COLUMNS ({fields})")
+
+
+def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, batch: int) -> bool:
+    """Add `files` to the table as batch number `batch`. False where that batch had been committed before."""
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    transaction = _log(spark, location).startTransaction(none, none)
+    if transaction.txnVersion(APP_ID) >= batch:
+        return False
+    actions: list[dict[str, Any]] = [{"txn": {"appId": APP_ID, "version": batch}}]
+    actions += [
+        {
+            "add": {
+                "path": f.path,
+                "partitionValues": {},
+                "size": f.size,
+                "modificationTime": f.modified_ms,
+                "dataChange": True,
+                "stats": json.dumps(f.stats),
+            }
+        }
+        for f in files
+    ]
+    parsed = [jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(a)) for a in actions]
+    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(parsed).toSeq()
+    write = getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$")
+    transaction.commit(sequence, getattr(write, "MODULE$"))
+    return True
+
+
+def image_fields(spark: SparkSession, location: str) -> dict[str, str]:
+    """The columns of `after` in the table, name → Spark's simple type."""
+    schema = StructType.fromJson(json.loads(_metadata(spark, location).schemaString()))
+    after: Any = schema["after"].dataType
+    return {f.name: f.dataType.simpleString() for f in after.fields}
+
+
+def physical_names(spark: SparkSession, location: str) -> Names | None:
+    """The table's physical column names, or None where they are the logical ones."""
+    metadata = _metadata(spark, location)
+    return _physical(json.loads(metadata.schemaString())) if _mapped(metadata) else None
+
+
+def rename(arrow: pa.DataType, names: Names) -> pa.DataType:
+    """A struct type with its fields' physical names, as deep as they go."""
+    if not pa.types.is_struct(arrow):
+        return arrow
+    return pa.struct([pa.field(names[f.name][0], rename(f.type, names[f.name][1])) for f in arrow])
+
+
+def _physical(struct: Mapping[str, Any]) -> Names:
+    found = {}
+    for f in struct["fields"]:
+        inner = f["type"]
+        nested = _physical(inner) if isinstance(inner, dict) and inner.get("type") == "struct" else {}
+        found[f["name"]] = (f["metadata"]["delta.columnMapping.physicalName"], nested)
+    return found
+
+
+def _log(spark: SparkSession, location: str) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
+
+
+def _metadata(spark: SparkSession, location: str) -> Any:
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    return _log(spark, location).update(False, none, none).metadata()
+
+
+def _mapped(metadata: Any) -> bool:
+    return bool(metadata.columnMappingMode().name() == "name")
+
+
+def _create(builder: Any, location: str, schema: TableSchema) -> None:
+    builder = builder.location(location)
+    builder = builder.addColumns(StructType.fromDDL(envelope_ddl(schema)))
+    properties = dict(_PROPERTIES)
+    if awkward(schema):
+        properties["delta.columnMapping.mode"] = "name"
+    for key, value in properties.items():
+        builder = builder.property(key, value)
+    try:
+        builder.execute()
+    except Exception as error:
+        if "No space left" in str(error):
+            raise TerminalError(f"the lake's disk is full: {location}", hint="free some space and run again") from error
+        raise
+
+
+def _simple(column: Column) -> str:
+    return StructType.fromDDL(f"c {column.spark}")["c"].dataType.simpleString()

@@ -1,0 +1,135 @@
+"""Takes the snapshots that tables wait for: chunks in parallel, committed wave by wave, resumed where they stopped.
+
+One position is taken before the first chunk and another after a table's last; once the stream has passed the second,
+the table streams. Nothing is locked, and a run that dies goes on with the chunks that are not yet in bronze.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymysql
+from pyspark.sql import SparkSession
+
+from bronze.batch import land
+from bronze.chunk import ChunkWork, read_part
+from bronze.commit import ensure_table, physical_names
+from bronze.snapshot.bounds import Chunk, plan
+from bronze.source.catalog import describe
+from bronze.source.server import position_now, safe_start
+from bronze.stream import Manifest
+from bronze.tasks import run_tasks
+from bronze.writer import Target
+from lakeward.config import Config
+from lakeward.errors import LakewardError
+from lakeward.lake import Lake
+from lakeward.names import TableName
+from lakeward.position import Checkpoint
+from lakeward.state import BronzeState, BronzeTable, save_bronze
+
+WAVE = 8  # chunks a wave: what is read again, at most, after a crash
+
+
+@dataclass
+class Snapshotter:
+    """Reads the tables of `state` that wait for a snapshot, or whose snapshot was interrupted."""
+
+    spark: SparkSession
+    lake: Lake
+    config: Config
+    state: BronzeState
+    connection: pymysql.Connection
+    settings: dict[str, Any] = field(repr=False)
+
+    def run(self) -> None:
+        """Take them all. A table that has gone from the source is stopped with the reason; the others go on."""
+        waiting = [t for t in self.state.tables.values() if t.status == "waiting for snapshot"]
+        if waiting:
+            start = safe_start(self.connection, self.state.epoch)
+            if self.state.checkpoint is None:
+                self.state.checkpoint = start
+            for table in waiting:
+                self._begin(table, start)
+            save_bronze(self.lake, self.state)
+        pending = [t for t in self.state.tables.values() if t.status == "snapshot"]
+        works = self._works(pending)
+        while wave := list(itertools.islice(works, WAVE)):
+            self._wave([w for w in wave if self._table(w).status == "snapshot"])
+        for table in pending:
+            self._end(table)
+        save_bronze(self.lake, self.state)
+
+    def _begin(self, table: BronzeTable, start: Checkpoint) -> None:
+        schema = describe(self.connection, self.config, table.name)
+        if schema is None:
+            self._gone(table, "it is not at the source any more")
+            return
+        table.schema = schema
+        table.status = "snapshot"
+        table.generation += 1
+        table.start, table.high = start.at, None
+        table.chunks_done, table.snapshot_rows, table.dropped = [], 0, False
+        chunks = [] if schema.counted else plan(self.connection, schema, self.config.source.chunk_rows)
+        table.chunks = [c.to_json() for c in chunks]
+        if ensure_table(self.spark, self.lake.table("bronze", table.name), schema) == "replaced":
+            table.rows = 0
+
+    def _works(self, tables: list[BronzeTable]) -> Iterator[ChunkWork]:
+        for table in tables:
+            done = set(table.chunks_done)
+            target = self._target(table.name)
+            chunks = [Chunk.from_json(c) for c in table.chunks] if table.chunks else [None]
+            for chunk in chunks:
+                if (0 if chunk is None else chunk.number) not in done:
+                    yield self._work(table, target, chunk)
+
+    def _work(self, table: BronzeTable, target: Target, chunk: Chunk | None) -> ChunkWork:
+        assert table.start is not None
+        start = Checkpoint(table.start)
+        server = str(self.state.server.get("uuid", ""))
+        return ChunkWork(
+            self.settings, server, table.schema, target, table.generation, start, chunk, self.lake.root
+        )
+
+    def _target(self, name: TableName) -> Target:
+        location = self.lake.table("bronze", name)
+        return Target(f"bronze/{name.folder}", physical_names(self.spark, location))
+
+    def _wave(self, wave: list[ChunkWork]) -> None:
+        answers = run_tasks(self.spark, read_part, wave)
+        landed: list[Manifest] = []
+        chunks: dict[str, list[int]] = {}
+        start: dict[str, dict[str, Any]] = {}
+        failed: LakewardError | None = None
+        for work, answer in zip(wave, answers, strict=True):
+            name = str(work.schema.name)
+            if isinstance(answer, Manifest):
+                landed.append(answer)
+                chunks.setdefault(name, []).append(work.number)
+                start[name] = answer.end
+            elif describe(self.connection, self.config, work.schema.name) is None:
+                self._gone(self._table(work), f"it disappeared while its snapshot was read ({answer.message})")
+            else:
+                failed = failed or answer
+        if landed:
+            land(self.spark, self.lake, self.state, landed, chunks=chunks, start=start)
+        if failed is not None:
+            raise failed
+
+    def _end(self, table: BronzeTable) -> None:
+        if table.status == "snapshot":
+            table.high = position_now(self.connection, self.state.epoch).at
+            assert self.state.checkpoint is not None
+            if self.state.checkpoint.at >= table.high:
+                table.status, table.reason = "streaming", None
+
+    def _gone(self, table: BronzeTable, reason: str) -> None:
+        table.status, table.reason, table.dropped = "stopped", reason, True
+        print(f"warning: {table.name} is stopped: {reason}", file=sys.stderr)
+
+    def _table(self, work: ChunkWork) -> BronzeTable:
+        return self.state.tables[str(work.schema.name)]

@@ -1,0 +1,52 @@
+"""What every command needs, each part made at its first use: configuration, lake, source, Spark."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakeward.config import Config, load
+from lakeward.embedded import embedded_source
+from lakeward.lake import Lake
+
+
+class App:
+    """One command's surroundings. Nothing is read or started before it is asked for."""
+
+    def __init__(self, config_file: str) -> None:
+        self.config_file = config_file
+        self._spark: SparkSession | None = None
+
+    @functools.cached_property
+    def config(self) -> Config:
+        return load(self.config_file)
+
+    @functools.cached_property
+    def lake(self) -> Lake:
+        return Lake(self.config.root)
+
+    @functools.cached_property
+    def source(self) -> tuple[Config, str | None]:
+        """The configuration with the source's real address, and its password. Starts the embedded server."""
+        import dataclasses
+
+        config = self.config
+        if not config.source.embedded:
+            return config, config.source.password.reveal() if config.source.password else None
+        found = embedded_source(config.embedded_folder)
+        return dataclasses.replace(config, source=dataclasses.replace(config.source, url=found.url)), found.password
+
+    def spark(self) -> SparkSession:
+        """The Spark session, started when the first stage has something to do."""
+        if self._spark is None:
+            from lakeward.spark import session
+
+            self._spark = session(self.config.root, app="lakeward")
+        return self._spark
+
+    def close(self) -> None:
+        spark: Any = self._spark
+        if spark is not None:
+            spark.stop()

@@ -1,0 +1,114 @@
+"""`lakeward bronze | silver | gold | run | resnapshot`: the stages, one lock around each command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import bronze.resnapshot
+import bronze.run
+import gold.run
+import silver.run
+from gold.state import load_gold
+from lakeward.cli.app import App
+from lakeward.cli.demo import burst_if_embedded
+from lakeward.cli.hints import next_queries
+from lakeward.state import load_bronze, load_silver
+
+
+def bronze_stage(app: App) -> bool:
+    """Catch bronze up; whether anything is new."""
+    config, password = app.source
+    report = bronze.run.run(app.spark, app.lake, config, password)
+    events = sum(report.events.values())
+    where = report.checkpoint.at if report.checkpoint else "no position yet"
+    print(f"bronze  {events:>9,} events in {len(report.events)} tables, at {where}  ({report.seconds:.1f} s)")
+    for name, count in sorted(report.events.items()):
+        print(f"        {count:>9,} {name}")
+    if report.zero_dates:
+        print(f"        {report.zero_dates:>9,} zero or partial dates became NULL")
+    return bool(events)
+
+
+def silver_stage(app: App) -> bool:
+    """Bring silver to bronze's position; whether anything was merged."""
+    if not silver_behind(app):
+        print("silver          0 changes: it stands at bronze's position")
+        return False
+    report = silver.run.run(app.spark(), app.lake, app.config)
+    print(f"silver  {report.changes:>9,} changes in {report.tables} tables, cut {report.cut}  ({report.seconds:.1f} s)")
+    if report.held:
+        print(f"        {report.held:>9,} events held back: `lakeward quarantine list` says why")
+    return bool(report.changes)
+
+
+def gold_stage(app: App) -> bool:
+    """Publish silver's cut; whether anything was published."""
+    if not gold_behind(app):
+        print("gold            0 tables: silver's cut is published")
+        return False
+    report = gold.run.run(app.spark(), app.lake, app.config)
+    print(f"gold    {report.published:>9,} tables published at cut {report.cut}  ({report.seconds:.1f} s)")
+    for name, reason in report.skipped.items():
+        print(f"        skipped {name}: {reason}")
+    return bool(report.published)
+
+
+def silver_behind(app: App) -> bool:
+    """Whether bronze has moved since silver's cut, or a silver run was left half done."""
+    bronze_state, silver_state = load_bronze(app.lake), load_silver(app.lake)
+    moved = bronze_state.checkpoint is not None and bronze_state.checkpoint != silver_state.cut
+    news = any(
+        t.status == "streaming" and (n not in silver_state.tables or silver_state.tables[n].batch < t.batch)
+        for n, t in bronze_state.tables.items()
+    )
+    return moved or news or silver_state.intent is not None
+
+
+def gold_behind(app: App) -> bool:
+    """Whether silver's cut has moved since gold's, or a gold run was left half done."""
+    gold_state, cut = load_gold(app.lake), load_silver(app.lake).cut
+    return cut is not None and (gold_state.cut != cut or gold_state.intent is not None)
+
+
+def bronze_command(app: App, options: argparse.Namespace) -> int:
+    with app.lake.lock("bronze"):
+        if app.config.source.embedded:
+            if not bronze.run.begun(app.lake):  # the first snapshot, so that the burst comes through the stream
+                bronze_stage(app)
+            burst_if_embedded(app)
+        bronze_stage(app)
+    return 0
+
+
+def silver_command(app: App, options: argparse.Namespace) -> int:
+    with app.lake.lock("silver"):
+        silver_stage(app)
+    return 0
+
+
+def gold_command(app: App, options: argparse.Namespace) -> int:
+    with app.lake.lock("gold"):
+        gold_stage(app)
+    next_queries(app)
+    return 0
+
+
+def run_command(app: App, options: argparse.Namespace) -> int:
+    with app.lake.lock("run"):
+        while True:
+            bronze_stage(app)
+            silver_stage(app)
+            gold_stage(app)
+            if not options.continuous:
+                return 0
+            sys.stdout.flush()
+            time.sleep(options.every)
+
+
+def resnapshot_command(app: App, options: argparse.Namespace) -> int:
+    with app.lake.lock("resnapshot"):
+        marked = bronze.resnapshot.mark(app.lake, options.tables, everything=options.all)
+    print(f"{', '.join(marked)}: read afresh at the next `lakeward bronze`")
+    return 0

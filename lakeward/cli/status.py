@@ -1,0 +1,65 @@
+"""`lakeward status`: where each table stands, from the state documents alone: no Spark, no source."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from lakeward.cli.app import App
+from lakeward.lake import Lake
+from lakeward.state import load_bronze, load_silver
+
+
+def status(app: App, options: argparse.Namespace) -> int:
+    doc = document(app.lake)
+    if options.json:
+        print(json.dumps(doc, indent=2))
+        return 0
+    lag = "never caught up" if doc["lag_ms"] is None else f"caught up {doc['lag_ms'] / 1000:,.0f} s ago"
+    print(f"cut {doc['cut'] or 'none yet'}, {lag}")
+    width = max([len(t["name"]) for t in doc["tables"]], default=0)
+    for t in doc["tables"]:
+        print(f"  {t['name']:<{width}}  {t['state']:<20}  {t['rows']:>12,} rows  {t['reason'] or ''}".rstrip())
+    return 0
+
+
+def document(lake: Lake) -> dict[str, Any]:
+    """`status --json`.
+
+    `lag_ms` is the time since silver was known to hold everything that the source had committed: null where it never
+    did. `rows` counts silver's rows; while a table's snapshot runs, the rows read so far.
+    """
+    bronze, silver = load_bronze(lake), load_silver(lake)
+    now = int(time.time() * 1000)
+    cut = silver.cut
+    current = None
+    if cut is not None and bronze.checkpoint is not None:
+        current = bronze.current_ms if cut.at == bronze.checkpoint.at else cut.ts_ms
+    tables = []
+    for name, table in sorted(bronze.tables.items()):
+        merged = silver.tables.get(name)
+        chunks = len(table.chunks) or 1
+        tables.append(
+            {
+                "name": name,
+                "state": table.status,
+                "rows": merged.rows if merged else table.snapshot_rows,
+                "reason": table.reason,
+                "position": str(bronze.checkpoint.at) if bronze.checkpoint else None,
+                "cut": str(merged.cut) if merged else None,
+                "events": table.rows,
+                "snapshot": {"generation": table.generation, "done": len(table.chunks_done), "chunks": chunks},
+                "keys": list(table.schema.keys),
+            }
+        )
+    return {
+        "cut": str(cut.at) if cut else None,
+        "lag_ms": max(0, now - current) if current else None,
+        "position": str(bronze.checkpoint.at) if bronze.checkpoint else None,
+        "gtid": bronze.checkpoint.gtid if bronze.checkpoint else None,
+        "server": {k: bronze.server.get(k) for k in ("flavour", "version", "uuid")} if bronze.server else None,
+        "zero_dates": bronze.zero_dates,
+        "tables": tables,
+    }
