@@ -1,0 +1,113 @@
+"""What tests run on: real servers, a schema of one's own, a real Spark.
+
+Each server is started once a session in a folder of its own and stopped by its process number at the end, also when
+the session fails. LAKEWARD_TEST_SERVERS (`mysql`, `mariadb`, or both, the default) says which servers `server` and
+`database` run on; a server that cannot be had fails its tests, with what to install.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from servers.running import Database, new_server
+
+from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
+from lakeward.embedded.replicator import replicator_url as url_of
+from lakeward.embedded.server import EmbeddedServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    OwnServer = Callable[..., EmbeddedServer]
+
+FLAVOURS = [name for name in ("mysql", "mariadb") if name in os.environ.get("LAKEWARD_TEST_SERVERS", "mysql,mariadb")]
+_names = itertools.count(1)
+
+
+@contextlib.contextmanager
+def running(flavour: str, settings: Mapping[str, str] | None = None) -> Iterator[EmbeddedServer]:
+    """A new server with the replication user (SELECT on every schema); killed and removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix=f"lakeward-{flavour}-"))
+    try:
+        server = new_server(flavour, folder, settings or {})
+        try:
+            server.start()
+            ensure_replicator(server, [EVERY_SCHEMA])
+            yield server
+        finally:
+            # Its data goes with it: a clean end would only take time.
+            server.kill()
+            shutil.rmtree(server.socket.parent, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[EmbeddedServer]:
+    with running("mysql") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[EmbeddedServer]:
+    with running("mariadb") as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=FLAVOURS)
+def server(request: pytest.FixtureRequest) -> EmbeddedServer:
+    """The session's server of each flavour in turn. Shared: no restart, no purge, no global setting."""
+    shared: EmbeddedServer = request.getfixturevalue(f"{request.param}_server")
+    return shared
+
+
+@pytest.fixture
+def own_server() -> Iterator[OwnServer]:
+    """`own_server("mariadb", settings={...})`: a server for this test alone, to kill, restart or purge."""
+    with contextlib.ExitStack() as stack:
+
+        def start(flavour: str, *, settings: Mapping[str, str] | None = None) -> EmbeddedServer:
+            return stack.enter_context(running(flavour, settings))
+
+        yield start
+
+
+@pytest.fixture
+def database(server: EmbeddedServer) -> Iterator[Database]:
+    """A schema of this test's own on `server`, dropped at its end."""
+    with Database.create(server, f"t{os.getpid()}_{next(_names)}") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def replicator_url(server: EmbeddedServer) -> str:
+    """`mysql://replicator@127.0.0.1:<port>` of `server`."""
+    return url_of(server)
+
+
+@pytest.fixture(scope="session")
+def replicator_password(server: EmbeddedServer) -> str:
+    return ensure_replicator(server, [EVERY_SCHEMA])
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The product's own session, on two cores."""
+    # Here, since tests that need no Spark should not wait for its import.
+    from lakeward.spark import session
+
+    made = session(str(tmp_path_factory.mktemp("lake")), app="tests", master="local[2]")
+    yield made
+    made.stop()

@@ -1,0 +1,84 @@
+"""Servers and schemas as tests hold them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pymysql.connections import Connection
+from servers.mysql_binaries import mysql_binary
+
+from lakeward.embedded.binaries import Flavour, ServerBinary, mariadb_from_maven, server_on_path
+from lakeward.embedded.server import EmbeddedServer
+from lakeward.names import mysql_identifier
+
+
+def binary(flavour: str) -> ServerBinary:
+    """The program the tests run: MySQL as `mysql_binary` finds it; MariaDB from PATH, else from Maven Central."""
+    if flavour == "mysql":
+        return mysql_binary()
+    return server_on_path("mariadb") or mariadb_from_maven()
+
+
+def new_server(flavour: str, folder: Path, settings: Mapping[str, str]) -> EmbeddedServer:
+    """A server with its data made, not started."""
+    server = EmbeddedServer(binary(flavour), folder, settings)
+    server.initialise()
+    return server
+
+
+@dataclass(frozen=True)
+class Database:
+    """A schema on a running server, and root's connection with that schema as its default."""
+
+    name: str
+    server: EmbeddedServer
+    root: Connection
+
+    @classmethod
+    @contextlib.contextmanager
+    def create(cls, server: EmbeddedServer, name: str) -> Iterator[Database]:
+        with server.admin() as connection:
+            made = cls(name, server, connection)
+            made.execute(f"CREATE DATABASE {mysql_identifier(name)} CHARACTER SET utf8mb4")
+            connection.select_db(name)
+            try:
+                yield made
+            finally:
+                made._drop()
+
+    @property
+    def flavour(self) -> Flavour:
+        return self.server.flavour
+
+    def connection(self) -> Connection:
+        """Another connection to this schema: root, autocommit, utf8mb4, UTC. The caller closes it."""
+        return self.server.admin(self.name)
+
+    def execute(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> int:
+        """Runs one statement on the schema's own connection. Returns the rows it touched."""
+        with self.root.cursor() as cursor:
+            touched: int = cursor.execute(sql, args or None)
+            return touched
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        with self.root.cursor() as cursor:
+            cursor.executemany(sql, rows)
+
+    def query(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of one SELECT."""
+        with self.root.cursor() as cursor:
+            cursor.execute(sql, args or None)
+            return list(cursor.fetchall())
+
+    def _drop(self) -> None:
+        """Drops the schema, also when the test left its own connection broken, locked or in a transaction."""
+        with self.server.admin() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (self.name,))
+            for (session,) in cursor.fetchall():
+                with contextlib.suppress(Exception):
+                    cursor.execute(f"KILL {int(session)}")
+            cursor.execute(f"DROP DATABASE {mysql_identifier(self.name)}")
