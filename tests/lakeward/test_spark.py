@@ -1,0 +1,55 @@
+"""The session alters no value and runs on separate worker processes as it does on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakeward import spark as lakeward_spark
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    session = lakeward_spark.session(str(tmp_path_factory.mktemp("lake")), app="test", master="local[2]")
+    yield session
+    session.stop()
+
+
+def test_a_first_century_date_survives_delta(spark, tmp_path):
+    rows = spark.sql("SELECT DATE'0001-01-01' AS d, TIMESTAMP_NTZ'0001-01-01 00:00:00.000001' AS t")
+    rows.write.format("delta").save(str(tmp_path / "t"))
+    back = spark.read.format("delta").load(str(tmp_path / "t")).selectExpr("string(d)", "string(t)").first()
+    assert tuple(back) == ("0001-01-01", "0001-01-01 00:00:00.000001")
+
+
+def test_iceberg_lies_under_the_lakes_gold_folder(spark):
+    warehouse = spark.conf.get("spark.sql.catalog.gold.warehouse")
+    spark.sql("CREATE TABLE gold.shop.users (id BIGINT) USING iceberg")
+    location = spark.sql("DESCRIBE TABLE EXTENDED gold.shop.users").where("col_name = 'Location'").first()
+    assert location["data_type"].removeprefix("file:") == f"{warehouse}/shop/users"
+
+
+def test_workers_import_the_project(spark):
+    def imported(batches) -> Iterator:
+        import lakeward.errors
+        import snowflake.lakehouse
+
+        assert lakeward.errors
+        assert snowflake.lakehouse
+        yield from batches
+
+    assert spark.range(3).mapInArrow(imported, "id BIGINT").count() == 3
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[4]", 4), ("local[4, 2]", 4), ("local-cluster[2,3,1024]", 6), ("spark://h:7077", None)],
+)
+def test_cores_are_read_from_the_master(master, cores):
+    assert lakeward_spark._cores_of(master) == cores
+
+
+def test_a_relative_lake_is_made_absolute_and_a_url_stays():
+    assert lakeward_spark._absolute("lake").startswith("/")
+    assert lakeward_spark._absolute("s3a://bucket/lake/") == "s3a://bucket/lake"
