@@ -1,0 +1,128 @@
+"""A batch as the gate reads it: one row an event, the row's columns flat beside it, the event itself kept
+whole.
+
+The flat columns are the after image's for c, u and r, so that an expectation names a column as the source
+does. What the envelope says comes under names that no source column may bear (`__op`, `__key id`). Everything
+is projections: an event that passes leaves the gate as the very struct that came in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward.names import spark_identifier
+from lakeward.position import Position
+from lakeward.quality.derived import KEY, OP, PLACE
+from lakeward.quality.rules import GateLayer, Scope, plain
+from lakeward.schema import TableSchema
+
+EVENT = "__event"
+JUDGED = "__judged"  # false for an event from before the table's newest snapshot, which supersedes it
+VERSIONED = ("_commit_version", "_change_type")
+ENVELOPE = ("op", "before", "after", "ts_ms", "source", "transaction")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The flat frame of one table's batch and how to name what it holds."""
+
+    schema: TableSchema
+    layer: GateLayer
+    flat: DataFrame  # __event STRUCT, __judged, __op, __key …, then the source's columns under `names`
+    names: dict[str, str]  # the source's column → the flat frame's
+
+    def within(self, scope: Scope) -> Column:
+        """Whether a row of `flat` belongs to `scope`. Never NULL."""
+        if scope == "event":
+            return F.lit(True)
+        ops = ("c", "u", "r") if scope == "row" else ("c", "u", "r", "d")
+        return F.col(OP).isin(*ops) & F.col(JUDGED)
+
+    def shown(self, column: str) -> str:
+        """The source's name of a flat column, or of the key that it holds."""
+        back = {v: k for k, v in self.names.items()}
+        return back.get(column.removeprefix(KEY), column)
+
+    def event(self, frame: DataFrame) -> DataFrame:
+        """The columns that came in."""
+        return frame.select(F.expr(f"{EVENT}.*"))
+
+
+def of_events(frame: DataFrame, schema: TableSchema, start: Position | None = None, generation: int = 0) -> Batch:
+    """A batch of the envelope. `generation` is the table's newest snapshot, and `start` where it stands: rows
+    of older ones and stream events from before it are superseded, so they are not judged by today's
+    schema."""
+    names = _names(schema)
+    op, source = F.coalesce(F.col("op"), F.lit("")), F.col("source")
+    has_after = op.isin("c", "u", "r")
+    keys = [
+        F.when(has_after, F.col("after").getField(k)).when(op == "d", F.col("before").getField(k)).alias(KEY + names[k])
+        for k in schema.keys
+    ]
+    place = [source.getField(p.removeprefix("__")).alias(p) for p in PLACE]
+    values = [F.when(has_after, F.col("after").getField(n)).alias(shown) for n, shown in names.items()]
+    columns = [
+        F.struct(*[F.col(c) for c in frame.columns]).alias(EVENT),
+        _judged(start, generation).alias(JUDGED),
+    ]
+    return Batch(schema, "silver", frame.select(*columns, op.alias(OP), *place, *keys, *values), names)
+
+
+def of_rows(frame: DataFrame, schema: TableSchema) -> Batch:
+    """A batch of silver rows on their way to gold. Deleted rows and the state before an update are not
+    judged."""
+    names = _names(schema)
+    gone = [F.col("_change_type").isin("delete", "update_preimage")] if "_change_type" in frame.columns else []
+    gone += [F.coalesce(F.col("__deleted"), F.lit(False))] if "__deleted" in frame.columns else []
+    op = F.lit("u")
+    for condition in gone:
+        op = F.when(condition, F.lit("d")).otherwise(op)
+    # A delete's key is no matter of the gold gate, so such a row belongs to no scope but `event`.
+    values = [_top(n).alias(shown) for n, shown in names.items()]
+    extra = [F.col(c) for c in VERSIONED if c in frame.columns and c not in names.values()]
+    columns = [F.struct(*[_top(c) for c in frame.columns]).alias(EVENT), F.lit(True).alias(JUDGED)]
+    return Batch(schema, "gold", frame.select(*columns, op.alias(OP), *extra, *values), names)
+
+
+def envelope_of_row(row: Column, schema: TableSchema, image: T.StructType) -> list[Column]:
+    """A silver row in the envelope's shape, for quarantine: op u, the row as `after`, no place of its own."""
+    after = F.struct(*[row.getField(c.name).alias(c.name) for c in schema.columns]).cast(image)
+    source = (
+        "STRUCT<server: STRING, epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, gtid: STRING,"
+        " snapshot: BOOLEAN, generation: INT>"
+    )
+    transaction = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
+    return [
+        F.lit("u").alias("op"),
+        F.lit(None).cast(image).alias("before"),
+        after.alias("after"),
+        row.getField("__ts_ms").cast("bigint").alias("ts_ms"),
+        F.lit(None).cast(source).alias("source"),
+        F.lit(None).cast(transaction).alias("transaction"),
+    ]
+
+
+def _judged(start: Position | None, generation: int) -> Column:
+    if start is None:
+        return F.lit(True)
+    source = F.col("source")
+    place = F.struct(*[source.getField(p) for p in ("epoch", "file", "pos")])
+    since = place >= F.struct(
+        F.lit(start.epoch).cast("int"), F.lit(start.file).cast("bigint"), F.lit(start.pos).cast("bigint")
+    )
+    newest = F.coalesce(source.getField("generation"), F.lit(0)) >= generation
+    snapshot = F.coalesce(source.getField("snapshot"), F.lit(False))
+    return F.when(snapshot, newest).otherwise(F.coalesce(since, F.lit(True)))
+
+
+def _names(schema: TableSchema) -> dict[str, str]:
+    taken = frozenset(c.name for c in schema.columns)
+    return {c.name: plain(c.name, taken) for c in schema.columns}
+
+
+def _top(name: str) -> Column:
+    return F.col(spark_identifier(name))
