@@ -1,0 +1,222 @@
+"""Silver's Delta tables: how they are made, widened and written to exactly once.
+
+Every write bears the run's number as Delta's transaction identifier (PROTOCOL.md, 'Transaction Identifiers'), so one
+that was durable before a crash is not made again after it. For MERGE, Delta takes the identifier from the session's
+configuration; tables are therefore merged each in a session of its own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakeward.errors import TerminalError
+from lakeward.names import spark_identifier as quoted
+from lakeward.schema import TableSchema
+from silver.columns import DELETED, META, VERSION
+
+APP_ID = "lakeward-silver"
+SHAPE = "lakeward-silver-shape"
+Fields = Sequence[tuple[str, str]]  # (name, Spark type as DDL), in the table's order
+_AWKWARD = frozenset(" ,;{}()\n\t=")
+_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+_COPIED = (  # what a new session has to have in common with the one a run was given
+    "spark.sql.session.timeZone",
+    "spark.sql.shuffle.partitions",
+    "spark.databricks.delta.snapshotPartitions",
+    "spark.sql.parquet.datetimeRebaseModeInRead",
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.parquet.int96RebaseModeInRead",
+    "spark.sql.parquet.int96RebaseModeInWrite",
+    "spark.sql.parquet.outputTimestampType",
+)
+
+
+def current_fields(schema: TableSchema, *, soft: bool) -> Fields:
+    """The columns of a current-state table."""
+    own = (*META, (DELETED, "BOOLEAN")) if soft else META
+    return [*((c.name, c.spark) for c in schema.columns), *own]
+
+
+def history_fields(schema: TableSchema) -> Fields:
+    """The columns of a history table."""
+    return [*((c.name, c.spark) for c in schema.columns), *META, *VERSION]
+
+
+def sibling(spark: SparkSession) -> SparkSession:
+    """A session that shares everything with `spark` but its configuration, which starts as a copy."""
+    session = spark.newSession()
+    for name in _COPIED:
+        if (value := spark.conf.get(name, None)) is not None:
+            session.conf.set(name, value)
+    return session
+
+
+@contextmanager
+def once(session: SparkSession, app: str, run: int) -> Iterator[None]:
+    """Writes of `session` in this block happen once for (table, app, run)."""
+    session.conf.set("spark.databricks.delta.write.txnAppId", app)
+    session.conf.set("spark.databricks.delta.write.txnVersion", str(run))
+    try:
+        yield
+    finally:
+        session.conf.unset("spark.databricks.delta.write.txnAppId")
+        session.conf.unset("spark.databricks.delta.write.txnVersion")
+
+
+def snapshot(spark: SparkSession, location: str) -> Any:
+    """Delta's own view of the table as it is now (a JVM object)."""
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)  # type: ignore[attr-defined]
+    none = jvm.scala.Option.empty()
+    return log.update(False, none, none)
+
+
+def version(spark: SparkSession, location: str) -> int:
+    """The table's version; -1 where there is no table."""
+    return int(snapshot(spark, location).version())
+
+
+def done(spark: SparkSession, location: str, app: str) -> int:
+    """The last run whose write to the table is durable; -1 where there was none."""
+    found = snapshot(spark, location).transactions().get(app)
+    return int(found.get()) if found.isDefined() else -1
+
+
+def ensure(spark: SparkSession, location: str, fields: Fields) -> bool:
+    """Create the table, or add the columns it lacks. False where that does not give it `fields`: another order, another
+    type, a column that is no longer wanted. Then the caller has to write it anew."""
+    if version(spark, location) < 0:
+        builder = DeltaTable.createIfNotExists(spark).location(location).addColumns(_struct(fields))
+        for key, value in _properties(fields).items():
+            builder = builder.property(key, value)
+        builder.execute()
+        return True
+    wanted = [(f.name, f.dataType.simpleString()) for f in _struct(fields)]
+    present = actual_fields(spark, location)
+    if wanted == present:
+        return True
+    missing = [f for f in wanted if f not in present]
+    if [f for f in wanted if f in present] != present or _twins(missing, present):
+        return False
+    _add(spark, location, fields, {name for name, _ in missing})
+    return True
+
+
+def ensure_history(spark: SparkSession, location: str, schema: TableSchema, *, generation: int) -> None:
+    """As `ensure`, for a history: a column that the source has dropped stays. One that has another type now is cast, and
+    its old values are kept aside as `<column>__until_<generation>` where a cast would alter one."""
+    wanted = history_fields(schema)
+    if version(spark, location) < 0:
+        ensure(spark, location, wanted)
+        return
+    new = [(f.name, f.dataType.simpleString()) for f in _struct(wanted)]
+    present = actual_fields(spark, location)
+    missing = [f for f in new if f not in present]
+    if not missing:
+        return
+    if not _twins(missing, present):
+        _add(spark, location, wanted, {name for name, _ in missing})
+        return
+    frame = spark.read.format("delta").load(location)
+    kinds = {name.lower(): kind for name, kind in wanted}
+    old_names = {name.lower(): name for name, _ in present}
+    columns = []
+    for name, kind in wanted:
+        old = old_names.get(name.lower())
+        columns.append(f"{f'try_cast({quoted(old)} AS {kind})' if old else f'CAST(NULL AS {kind})'} AS {quoted(name)}")
+    for name, kind in present:
+        if name.lower() not in kinds:
+            columns.append(quoted(name))
+        elif (name, kind) not in new and _lossy(frame, name, kinds[name.lower()], kind):
+            columns.append(f"{quoted(name)} AS {quoted(f'{name}__until_{generation}')}")
+    overwrite(frame.selectExpr(*columns), location, app=SHAPE, run=generation)
+
+
+def _lossy(frame: DataFrame, name: str, new: str, old: str) -> bool:
+    there_and_back = f"try_cast(try_cast({quoted(name)} AS {new}) AS {old})"
+    return bool(frame.where(f"NOT ({there_and_back} <=> {quoted(name)})").limit(1).count())
+
+
+def actual_fields(spark: SparkSession, location: str) -> list[tuple[str, str]]:
+    """The table's columns, (name, simple type)."""
+    schema = spark.read.format("delta").load(location).schema
+    return [(f.name, f.dataType.simpleString()) for f in schema]
+
+
+def overwrite(frame: DataFrame, location: str, *, app: str, run: int) -> None:
+    """Replace rows and columns in one commit, so that a reader sees the old table or the new one."""
+    spark = frame.sparkSession
+    _map_names(spark, location, frame.columns)
+    (
+        frame.write.format("delta")
+        .mode("overwrite")
+        .option("overwriteSchema", "true")
+        .option("txnAppId", app)
+        .option("txnVersion", run)
+        .save(location)
+    )
+
+
+def append(frame: DataFrame, location: str, *, app: str, run: int) -> None:
+    """Add rows, once for (app, run)."""
+    frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", run).save(location)
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Translates an engine's failure to an error that names the table."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
+            raise TerminalError(
+                f"the lake's disk is full: {where} was not written",
+                hint="free some space and run the same command again; nothing half written counts",
+            ) from error
+        raise
+
+
+def _properties(fields: Fields) -> dict[str, str]:
+    mapped = {"delta.columnMapping.mode": "name"} if _awkward(name for name, _ in fields) else {}
+    return {**_PROPERTIES, **mapped}
+
+
+def _awkward(names: Iterator[str] | Sequence[str]) -> bool:
+    return any(_AWKWARD & set(name) for name in names)
+
+
+def _struct(fields: Fields) -> StructType:
+    return StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in fields))
+
+
+def _twins(missing: Fields, present: Fields) -> bool:
+    """Whether a missing column is there under another case or type."""
+    return bool({name.lower() for name, _ in missing} & {name.lower() for name, _ in present})
+
+
+def _add(spark: SparkSession, location: str, fields: Fields, missing: set[str]) -> None:
+    _map_names(spark, location, list(missing))
+    places = []
+    for i, (name, kind) in enumerate(fields):
+        if name in missing:
+            place = f"AFTER {quoted(fields[i - 1][0])}" if i else "FIRST"
+            places.append(f"{quoted(name)} {kind} {place}")
+    spark.sql(f"ALTER TABLE delta.{quoted(location)} ADD COLUMNS ({', '.join(places)})")
+
+
+def _map_names(spark: SparkSession, location: str, names: Sequence[str]) -> None:
+    """Turn column mapping on where new names need it."""
+    if not _awkward(names):
+        return
+    configuration = snapshot(spark, location).metadata().configuration()
+    if configuration.getOrElse("delta.columnMapping.mode", None) == "name":
+        return
+    spark.sql(f"ALTER TABLE delta.{quoted(location)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")

@@ -1,0 +1,123 @@
+"""Bronze's events as changes: which row each touches and what it leaves there, in the order of the source.
+
+A change is `op` ('upsert' or 'delete'), `image` (the row, STRUCT<c0, c1, …>: what it is now, or was before it went),
+`ts_ms`, `tx_id`, `tx_order` and `at`, its place. Places order as (epoch, file, pos, stream after snapshot, row, half):
+an update that moves a row to another key is two changes, the old key's delete and then the new key's upsert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakeward.lake import Lake
+from lakeward.names import spark_identifier as quoted
+from lakeward.position import Position
+from lakeward.schema import TableSchema
+from silver.columns import image, key_numbers, same
+from silver.plan import TablePlan
+
+PLACE = (
+    "struct(source.epoch AS epoch, source.file AS file, source.pos AS pos, "
+    "NOT source.snapshot AS stream, source.row AS row, {half} AS half)"
+)
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """The last TRUNCATE of a batch: what stood in the table before it is gone."""
+
+    at: Position
+    ts_ms: int
+    tx_id: str | None
+    tx_order: int | None
+
+
+def read(spark: SparkSession, lake: Lake, plan: TablePlan, cut: Position) -> DataFrame:
+    """The plan's events, in bronze's envelope. Plain comparisons, so that Delta skips the files of other ranges."""
+    bronze = lake.table("bronze", plan.schema.name)
+    frame = spark.read.format("delta").option("versionAsOf", plan.bronze_version).load(bronze)
+    since = plan.since or plan.start
+    wanted = f"source.snapshot = false AND {not_before(since)} AND NOT {not_before(cut)}"
+    if plan.since is None:
+        wanted = f"({wanted}) OR (source.snapshot = true AND source.generation = {plan.generation})"
+    return frame.where(wanted)
+
+
+def not_before(position: Position) -> str:
+    """Whether an event stands at `position` or after it."""
+    epoch, file, pos, _ = position
+    return (
+        f"(source.epoch > {epoch} OR (source.epoch = {epoch} AND "
+        f"(source.file > {file} OR (source.file = {file} AND source.pos >= {pos}))))"
+    )
+
+
+def truncations(frames: Mapping[str, DataFrame]) -> dict[str, Truncation]:
+    """The last TRUNCATE in each table's events, where there is one. One Spark job for all tables."""
+    if not frames:
+        return {}
+    rows: Iterable[DataFrame] = (
+        frame.where("op = 't'").select(
+            F.lit(name).alias("name"),
+            F.expr(PLACE.format(half=0)).alias("at"),
+            "ts_ms",
+            F.expr("transaction.id AS tx_id"),
+            F.expr("transaction.total_order AS tx_order"),
+        )
+        for name, frame in frames.items()
+    )
+    last = reduce(DataFrame.unionAll, rows).groupBy("name").agg(F.expr("max_by(struct(*), at) AS last"))
+    found = {}
+    for row in last.select("last.*").collect():
+        at = Position(row["at"]["epoch"], row["at"]["file"], row["at"]["pos"], row["at"]["row"])
+        found[row["name"]] = Truncation(at, row["ts_ms"], row["tx_id"], row["tx_order"])
+    return found
+
+
+def after(truncation: Truncation) -> str:
+    """Whether a change stands after a TRUNCATE. A snapshot's rows stand before it."""
+    epoch, file, pos, row = truncation.at
+    return f"(at.stream AND struct(at.epoch, at.file, at.pos, at.row) > {_struct(epoch, file, pos, row)})"
+
+
+def changes(events: DataFrame, schema: TableSchema, *, halves: bool = False) -> DataFrame:
+    """The changes that `events` make. With `halves` every update is a delete and an upsert, whether the key moved or not.
+
+    Columns: op, image, ts_ms, tx_id, tx_order, at.
+    """
+    columns = [schema.columns[i] for i in key_numbers(schema)]
+    if halves or not columns:
+        moved = "true"
+    else:
+        stays = [same(c, f"before.{quoted(c.name)}", f"after.{quoted(c.name)}") for c in columns]
+        moved = f"NOT ({' AND '.join(stays)})"
+    gone = f"struct('delete' AS op, 0 AS half, {image(schema, 'before')} AS image)"
+    here = f"struct('upsert' AS op, 1 AS half, {image(schema, 'after')} AS image)"
+    made = (
+        f"CASE WHEN op = 'd' THEN array({gone}) "
+        f"WHEN op = 'u' AND {moved} THEN array({gone}, {here}) ELSE array({here}) END"
+    )
+    return (
+        events.where("op <> 't'")
+        .select("source", "ts_ms", "transaction", F.explode(F.expr(made)).alias("made"))
+        .selectExpr(
+            "made.op AS op",
+            "made.image AS image",
+            "ts_ms",
+            "transaction.id AS tx_id",
+            "transaction.total_order AS tx_order",
+            f"{PLACE.format(half='made.half')} AS at",
+        )
+    )
+
+
+def _struct(epoch: int, file: int, pos: int, row: int) -> str:
+    return (
+        f"struct(CAST({epoch} AS INT) AS epoch, CAST({file} AS BIGINT) AS file, "
+        f"CAST({pos} AS BIGINT) AS pos, CAST({row} AS BIGINT) AS row)"
+    )

@@ -1,0 +1,196 @@
+"""SCD type 2: `<table>__history`, one version of a row for each transaction that changed it.
+
+A version is open from its transaction's commit (`__valid_from`) until the next one that changed or deleted the row
+(`__valid_to`, exclusive). Several changes of a row in one transaction are one version, its last; a transaction that leaves
+a row as it was makes none; a row that is deleted and inserted again has a gap. A snapshot opens versions at the time
+it was taken: a row that the stream has changed since then opens with what the first such change found there, since the
+snapshot may have read it later. Should the source's clock go back, a version starts no earlier than the one before it.
+"""
+
+from __future__ import annotations
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from lakeward.names import spark_identifier as quoted
+from lakeward.schema import TableSchema
+from silver.columns import META, exact, identity, of_image, of_table
+from silver.delta import APP_ID, append, done, once
+from silver.events import changes
+from silver.merge import SHORT
+from silver.plan import TablePlan
+
+SEED = "lakeward-silver-seed"
+_STATE = ("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "unit", "at", "open")
+_NEVER = "CAST(NULL AS TIMESTAMP)"
+
+
+def seed(session: SparkSession, location: str, current: DataFrame, schema: TableSchema, *, soft: bool) -> None:
+    """Open a version of each row that silver holds, from its last change on: for a table that had no history yet."""
+    if done(session, location, SEED) >= 0:
+        return
+    rows = current.where("NOT __deleted") if soft else current
+    columns = [quoted(c.name) for c in schema.columns] + [name for name, _ in META]
+    opened = rows.selectExpr(
+        *columns, "timestamp_millis(__ts_ms) AS __valid_from", f"{_NEVER} AS __valid_to", "true AS __is_current"
+    )
+    append(opened, location, app=SEED, run=0)
+
+
+def merge_history(
+    session: SparkSession, location: str, events: DataFrame, plan: TablePlan, *, run: int, truncate: bool, gone_ms: int
+) -> None:
+    """Close and open versions as `events` say, in one commit. `gone_ms` is when rows end that a new generation no longer
+    has. Raises as Delta does."""
+    versions = _versions(_states(session, location, events, plan, truncate=truncate, gone_ms=gone_ms), plan.schema)
+    opened = {quoted(c.name): f"s.image.c{i}" for i, c in enumerate(plan.schema.columns)}
+    opened |= {name: f"s.{short}" for (name, _), short in zip(META, SHORT, strict=True)}
+    opened |= {
+        "__valid_from": "timestamp_millis(s.from_ms)",
+        "__valid_to": "timestamp_millis(s.to_ms)",
+        "__is_current": "s.to_ms IS NULL",
+    }
+    closed = {"__valid_to": "timestamp_millis(s.to_ms)", "__is_current": "false"}
+    on = f"t.__is_current AND {identity(plan.schema, of_table(plan.schema, 't'))} = s.id"
+    builder = (
+        DeltaTable.forPath(session, location)
+        .alias("t")
+        .merge(versions.alias("s"), on)
+        .whenMatchedUpdate(set=closed)  # type: ignore[arg-type]
+        .whenNotMatchedInsert("s.id IS NULL", values=opened)  # type: ignore[arg-type]
+    )
+    with once(session, APP_ID, run):
+        builder.execute()
+
+
+def _states(
+    session: SparkSession, location: str, events: DataFrame, plan: TablePlan, *, truncate: bool, gone_ms: int
+) -> DataFrame:
+    """Every state of the rows that `events` touch, with the open version each starts from. Columns as _STATE."""
+    schema = plan.schema
+    ident = identity(schema, of_image(schema, "image"))
+    stream = (
+        changes(events.where("source.snapshot = false"), schema, halves=plan.since is None)
+        .withColumn("id", F.expr(ident))
+        .selectExpr(
+            *("id", "image", "op = 'delete' AS gone", "ts_ms", "tx_id", "tx_order"),
+            "coalesce(tx_id, to_json(at)) AS unit",
+            "at",
+            "false AS open",
+        )
+    )
+    states = stream
+    existing = _open_versions(session, location, schema)
+    if plan.since is None:
+        first = _first_states(stream, events, plan)
+        # Whatever is open ends where the generation begins, unless the generation has it too (one unit: the last counts).
+        ended = existing.selectExpr(
+            *("id", "image", "true AS gone", f"{gone_ms}L AS ts_ms", "tx_id", "tx_order"),
+            f"'{_unit(plan)}' AS unit",
+            f"{_origin(plan, half=-2)} AS at",
+            "false AS open",
+        )
+        states = stream.unionByName(first).unionByName(ended)
+    if truncate:
+        states = states.unionByName(_truncated(events, states.select("id").unionAll(existing.select("id"))))
+    affected = existing if plan.since is None or truncate else existing.join(states.select("id"), "id", "left_semi")
+    return states.select(*_STATE).unionByName(affected.select(*_STATE))
+
+
+def _open_versions(session: SparkSession, location: str, schema: TableSchema) -> DataFrame:
+    columns = of_table(schema, "t")
+    fields = ", ".join(f"'c{i}', {c}" for i, c in enumerate(columns))
+    meta = [f"t.{name} AS {short}" for (name, _), short in zip(META[1:], SHORT[1:], strict=True)]
+    return (
+        session.read.format("delta")
+        .load(location)
+        .alias("t")
+        .where("t.__is_current")
+        .selectExpr(
+            f"{identity(schema, columns)} AS id",
+            f"named_struct({fields}) AS image",
+            "false AS gone",
+            "unix_millis(t.__valid_from) AS ts_ms",
+            *meta,
+            "CAST(NULL AS STRING) AS unit",
+            f"{_at(-1, 0, 0, half=0)} AS at",
+            "true AS open",
+        )
+    )
+
+
+def _first_states(stream: DataFrame, events: DataFrame, plan: TablePlan) -> DataFrame:
+    """What stood in the table at the snapshot's position."""
+    schema = plan.schema
+    rows = changes(events.where("source.snapshot = true"), schema).withColumn(
+        "id", F.expr(identity(schema, of_image(schema, "image")))
+    )
+    taken = rows.agg(F.min("ts_ms").alias("taken_ms"))
+    touched = stream.groupBy("id").agg(F.expr("min_by(struct(image, gone, ts_ms), at) AS first"))
+    place = [f"'{_unit(plan)}' AS unit", f"{_origin(plan, half=-1)} AS at", "false AS open"]
+    none = ["CAST(NULL AS STRING) AS tx_id", "CAST(NULL AS BIGINT) AS tx_order"]
+    found = (
+        touched.where("first.gone")  # it begins with a delete, or an update's first half: the row was there
+        .crossJoin(F.broadcast(taken))
+        .selectExpr(
+            "id", "first.image AS image", "false AS gone", "least(first.ts_ms, taken_ms) AS ts_ms", *none, *place
+        )
+    )
+    untouched = rows.join(touched, on="id", how="left_anti").selectExpr(
+        "id", "image", "false AS gone", "ts_ms", "tx_id", "tx_order", *place
+    )
+    return untouched.unionByName(found)
+
+
+def _truncated(events: DataFrame, ids: DataFrame) -> DataFrame:
+    """Each TRUNCATE deletes every row; those that were not there are sorted out with the other changes of nothing."""
+    ends = events.where("op = 't'").selectExpr(
+        "ts_ms",
+        "transaction.id AS tx_id",
+        "transaction.total_order AS tx_order",
+        "struct(source.epoch AS epoch, source.file AS file, source.pos AS pos, true AS stream,"
+        " source.row AS row, 0 AS half) AS at",
+    )
+    return (
+        ids.distinct()
+        .crossJoin(F.broadcast(ends))
+        .selectExpr(
+            *("id", "NULL AS image", "true AS gone", "ts_ms", "tx_id", "tx_order"),
+            "coalesce(tx_id, to_json(at)) AS unit",
+            "at",
+            "false AS open",
+        )
+    )
+
+
+def _versions(states: DataFrame, schema: TableSchema) -> DataFrame:
+    """The source of the MERGE: open versions to close (`id` set) and versions to insert (`id` NULL)."""
+    order = Window.partitionBy("id").orderBy("at")
+    fields = ", ".join(exact(c, f"image.c{i}") for i, c in enumerate(schema.columns))
+    return (
+        states.withColumn("next_unit", F.lead("unit").over(order))
+        .where("next_unit IS NULL OR NOT (next_unit <=> unit)")
+        .withColumn("value", F.expr(f"IF(gone, NULL, struct({fields}))"))
+        .withColumn("before", F.lag("value").over(order))
+        .where("open OR NOT (value <=> before)")
+        .withColumn("from_ms", F.max("ts_ms").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+        .withColumn("to_ms", F.lead("from_ms").over(order))
+        .where("(open AND to_ms IS NOT NULL) OR (NOT open AND NOT gone)")
+        .selectExpr("IF(open, id, NULL) AS id", "image", *SHORT, "from_ms", "to_ms")
+    )
+
+
+def _unit(plan: TablePlan) -> str:
+    return f"generation {plan.generation}"
+
+
+def _origin(plan: TablePlan, *, half: int) -> str:
+    return _at(plan.start.epoch, plan.start.file, plan.start.pos, half=half)
+
+
+def _at(epoch: int, file: int, pos: int, *, half: int) -> str:
+    return (
+        f"struct(CAST({epoch} AS INT) AS epoch, CAST({file} AS BIGINT) AS file, CAST({pos} AS BIGINT) AS pos,"
+        f" false AS stream, CAST(0 AS BIGINT) AS row, CAST({half} AS INT) AS half)"
+    )

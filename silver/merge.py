@@ -1,0 +1,112 @@
+"""Writes one table's rows into its current-state Delta table, so that the change feed says what changed and no more.
+
+A row that is already as it should be is not written: an update needs a source column that differs. A delete is a
+delete. Where a generation or a TRUNCATE replaces the content, what is not named by a row goes in the same commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeward.names import spark_identifier as quoted
+from lakeward.schema import TableSchema
+from silver.columns import DELETED, META, identity, key_numbers, keyless, of_table, same
+from silver.delta import APP_ID, once
+
+SHORT = ("ts_ms", "tx_id", "tx_order")
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows a merge inserted, updated and deleted."""
+
+    inserted: int
+    updated: int
+    deleted: int
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What deletes rows that no row names: SQL literals of their __ts_ms, __transaction_id, __transaction_order."""
+
+    ts_ms: str
+    tx_id: str
+    tx_order: str
+
+
+def as_table(rows: DataFrame, schema: TableSchema, *, soft: bool) -> DataFrame:
+    """Rows of kind upsert and put, as the current-state table's columns: for a first load and an overwrite."""
+    columns = [f"image.c{i} AS {quoted(c.name)}" for i, c in enumerate(schema.columns)]
+    meta = [f"{short} AS {name}" for (name, _), short in zip(META, SHORT, strict=True)]
+    if soft:
+        return rows.where("kind IN ('upsert', 'put', 'delete')").selectExpr(*columns, *meta, f"gone AS {DELETED}")
+    return rows.where("kind IN ('upsert', 'put')").selectExpr(*columns, *meta)
+
+
+def merge(
+    session: SparkSession,
+    location: str,
+    rows: DataFrame,
+    schema: TableSchema,
+    *,
+    run: int,
+    soft: bool,
+    ending: Ending | None,
+) -> Written:
+    """MERGE `rows` (see `silver.current`) into the table as run number `run`. With `ending`, rows of a key that no row
+    names are deleted."""
+    target = DeltaTable.forPath(session, location).alias("t")
+    builder = target.merge(_source(rows, schema).alias("s"), _on(schema))
+    columns = {quoted(c.name): f"s.c{i}" for i, c in enumerate(schema.columns)}
+    values = {**columns, **{name: f"s.{short}" for (name, _), short in zip(META, SHORT, strict=True)}}
+    targets = of_table(schema, "t")
+    differs = f"NOT ({' AND '.join(same(c, targets[i], f's.c{i}') for i, c in enumerate(schema.columns))})"
+    if soft:
+        values[DELETED] = "s.gone"
+        builder = (
+            builder.whenMatchedDelete(f"s.kind = 'take' AND NOT t.{DELETED}")
+            .whenMatchedUpdate(
+                f"s.kind IN ('upsert', 'delete') AND (t.{DELETED} <> s.gone OR {differs})",
+                set=values,  # type: ignore[arg-type]
+            )
+            .whenNotMatchedInsert("s.kind IN ('upsert', 'delete', 'put')", values=values)  # type: ignore[arg-type]
+        )
+    else:
+        builder = (
+            builder.whenMatchedDelete("s.kind IN ('delete', 'take')")
+            .whenMatchedUpdate(f"s.kind = 'upsert' AND {differs}", set=values)  # type: ignore[arg-type]
+            .whenNotMatchedInsert("s.kind IN ('upsert', 'put')", values=values)  # type: ignore[arg-type]
+        )
+    if ending is not None and schema.keys:
+        has_key = f"NOT {keyless(schema, targets)}"
+        if soft:
+            gone = {DELETED: "true", **dict(zip((n for n, _ in META), vars(ending).values(), strict=True))}
+            builder = builder.whenNotMatchedBySourceUpdate(f"{has_key} AND NOT t.{DELETED}", set=gone)  # type: ignore[arg-type]
+        else:
+            builder = builder.whenNotMatchedBySourceDelete(has_key)
+    with once(session, APP_ID, run):
+        result = builder.execute()
+    row = result.first() if result is not None else None
+    if row is None:
+        return Written(0, 0, 0)
+    return Written(row["num_inserted_rows"], row["num_updated_rows"], row["num_deleted_rows"])
+
+
+def _source(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    frame = rows.selectExpr("kind", "image.*", *SHORT, "gone")
+    if not schema.counted:
+        return frame
+    columns = [f"c{i}" for i in range(len(schema.columns))]
+    return frame.selectExpr("*", f"IF(kind = 'put', NULL, {identity(schema, columns)}) AS id")
+
+
+def _on(schema: TableSchema) -> str:
+    targets = of_table(schema, "t")
+    if schema.counted:
+        return f"{identity(schema, targets)} = s.id"
+    return " AND ".join(
+        f"{targets[i]} {'<=>' if schema.columns[i].nullable else '='} s.c{i}" for i in key_numbers(schema)
+    )

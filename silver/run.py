@@ -1,0 +1,204 @@
+"""One silver run: gate every table's new events, then bring all tables to one cut.
+
+What is promised, and by what: nothing of a batch passes in any table when a gate stops in one, since all gates have
+passed before the first merge. A run killed at any moment is finished by the next one as it was planned, since its plan
+is written down before the first merge and every merge is made once (`silver.delta.once`). Tables without new events
+cost nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeward import crash
+from lakeward.config import Config
+from lakeward.lake import Lake
+from lakeward.position import Checkpoint
+from lakeward.state import SilverState, SilverTable, load_bronze, load_silver, save_silver
+from silver import delta
+from silver.columns import refuse_collisions
+from silver.events import Truncation, read, truncations
+from silver.plan import RunPlan, TablePlan, plan_run
+from silver.table import Batch, write_table
+
+MERGES_AT_ONCE = 4
+log = logging.getLogger(__name__)
+
+
+class Gated(Protocol):
+    """What a gate gives back: the events that passed, how many did not, and how to put those into quarantine."""
+
+    @property
+    def passed(self) -> DataFrame: ...
+    @property
+    def held(self) -> int: ...
+    def hold(self) -> None: ...
+
+
+class Gate(Protocol):
+    def __call__(self, frame: DataFrame, plan: TablePlan, run: int) -> Gated: ...
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What a run did to one table. Rows of the current-state table; events held back by the gate."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    held: int
+    rows: int
+    seconds: float
+
+
+@dataclass
+class SilverReport:
+    """What a run did. `run` is 0 where there was nothing to do; `resumed` names a killed run that was finished first."""
+
+    run: int = 0
+    cut: Checkpoint | None = None
+    resumed: int | None = None
+    tables: dict[str, TableReport] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)  # tables that took no part → bronze's status
+
+
+def run(
+    spark: SparkSession, lake: Lake, config: Config, *, now_ms: int | None = None, gate: Gate | None = None
+) -> SilverReport:
+    """Bring silver to bronze's checkpoint. `gate` replaces the gate of `lakeward.quality` (tests).
+
+    Raises GateStoppedError when a gate stops; nothing has been merged then.
+    """
+    report = SilverReport()
+    judge = gate or _gate_of(lake, config)
+    state = load_silver(lake)
+    if state.intent is not None:
+        plan = RunPlan.from_json(state.intent)
+        log.info("silver: finishing run %d, which did not end", plan.run)
+        report.resumed = plan.run
+        _execute(spark, lake, config, state, plan, judge, report)
+    bronze = load_bronze(lake)
+
+    def bronze_version(schema: Any) -> int:
+        return delta.version(spark, lake.table("bronze", schema.name))
+
+    next_plan = plan_run(bronze, state, bronze_version)
+    if next_plan is not None:
+        _execute(spark, lake, config, state, next_plan, judge, report)
+    report.cut = state.cut
+    report.waiting = {n: t.status for n, t in bronze.tables.items() if t.status != "streaming"}
+    return report
+
+
+def _execute(
+    spark: SparkSession,
+    lake: Lake,
+    config: Config,
+    state: SilverState,
+    plan: RunPlan,
+    gate: Gate,
+    report: SilverReport,
+) -> None:
+    for table in plan.tables:
+        refuse_collisions(table.schema)
+    batches = _gated(spark, lake, config, plan, gate)
+    crash.point("silver.before_intent")
+    if plan.tables and state.intent is None:
+        state.intent = plan.to_json()
+        save_silver(lake, state)
+    crash.point("silver.after_intent")
+    results = _merge_all(spark, lake, config, state, plan, batches, report)
+    crash.point("silver.after_merges")
+    state.tables |= results
+    for name in plan.idle:
+        if name in state.tables:
+            state.tables[name].cut = plan.cut.at
+    state.run, state.cut, state.intent = plan.run, plan.cut, None
+    save_silver(lake, state)
+    crash.point("silver.after_state")
+    report.run = plan.run
+
+
+def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate: Gate) -> dict[str, Batch]:
+    """Every table's events after its gate. Raises GateStoppedError, and then nothing has been written."""
+    judged: dict[str, tuple[DataFrame, Gated]] = {}
+    for table in plan.tables:
+        events = read(spark, lake, table, plan.cut.at)
+        judged[table.name] = (events, gate(events, table, plan.run))
+    follow = {n: g.passed for n, (_, g) in judged.items() if _truncates(config, n, plan)}
+    found: dict[str, Truncation] = truncations(follow)
+    return {n: Batch(events, g.passed, g.held, g.hold, found.get(n)) for n, (events, g) in judged.items()}
+
+
+def _truncates(config: Config, name: str, plan: RunPlan) -> bool:
+    schema = next(t.schema for t in plan.tables if t.name == name)
+    return config.table(schema.name).truncate == "apply"
+
+
+def _merge_all(
+    spark: SparkSession,
+    lake: Lake,
+    config: Config,
+    state: SilverState,
+    plan: RunPlan,
+    batches: dict[str, Batch],
+    report: SilverReport,
+) -> dict[str, SilverTable]:
+    """Merge every table of the plan, a few at a time. Raises the first error once all have ended."""
+    sessions: SimpleQueue[SparkSession] = SimpleQueue()
+    for _ in range(min(MERGES_AT_ONCE, len(plan.tables))):
+        sessions.put(delta.sibling(spark))
+
+    def one(table: TablePlan) -> tuple[str, SilverTable]:
+        began = time.monotonic()
+        batch = batches[table.name]
+        with _borrowed(sessions) as session, delta.naming(f"silver's {table.name}"):
+            batch.hold()
+            written, result = write_table(
+                session, lake, config.table(table.schema.name), plan, table, batch, state.tables.get(table.name)
+            )
+        seconds = time.monotonic() - began
+        report.tables[table.name] = TableReport(**vars(written), held=batch.held, rows=result.rows, seconds=seconds)
+        crash.point("silver.between_merges")
+        return table.name, result
+
+    if len(plan.tables) < 2:
+        return dict(map(one, plan.tables))
+    with ThreadPoolExecutor(min(MERGES_AT_ONCE, len(plan.tables)), "silver") as pool:
+        return dict(pool.map(_in_session_of(spark, one), plan.tables))
+
+
+def _in_session_of(spark: SparkSession, work: Callable[[TablePlan], Any]) -> Callable[[TablePlan], Any]:
+    """`work` with the caller's job group and properties, in whatever thread it runs."""
+    wrapped: Callable[[TablePlan], Any] = inheritable_thread_target(spark)(work)
+    return wrapped
+
+
+@contextmanager
+def _borrowed(sessions: SimpleQueue[SparkSession]) -> Iterator[SparkSession]:
+    session = sessions.get()
+    try:
+        yield session
+    finally:
+        sessions.put(session)
+
+
+def _gate_of(lake: Lake, config: Config) -> Gate:
+    def judge(frame: DataFrame, plan: TablePlan, run: int) -> Gated:
+        # Great Expectations takes seconds to import, and a run without new events does not need it.
+        from lakeward.quality import gate
+
+        result: Gated = gate(frame, schema=plan.schema, layer="silver", config=config, lake=lake, run=run)
+        return result
+
+    return judge
