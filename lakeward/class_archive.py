@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXIT_TIMEOUT_S = 180
+ARCHIVES_MAX = 4
+"""Archives kept, of 230 MB each: other checkouts of this user have theirs in the same cache."""
 
 
 def archive_path(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
@@ -66,9 +68,10 @@ def make_archive(archive: Path, java: Path, start: Callable[[str, str], SparkSes
         _end_jvm()
         if not draft.is_file():
             return False
-        for stale in archive.parent.glob("*.jsa"):
-            stale.unlink()
         os.replace(draft, archive)
+    archives = sorted(archive.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for stale in archives[ARCHIVES_MAX:]:
+        stale.unlink(missing_ok=True)
     return True
 
 

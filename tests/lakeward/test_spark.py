@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lakeward import spark as lakeward_spark
@@ -31,7 +29,7 @@ def test_iceberg_lies_under_the_lakes_gold_folder(spark):
 
 
 def test_workers_import_the_project(spark):
-    def imported(batches) -> Iterator:
+    def imported(batches):
         import lakeward.errors
         import snowflake.lakehouse
 
