@@ -1,0 +1,128 @@
+"""DECIMAL as MySQL packs it (source: `strings/decimal.cc`, decimal2bin): groups of nine digits in four bytes.
+
+The first bit is the sign, inverted; a negative number has all its bits inverted. Up to 38 digits become decimal128;
+more (MySQL has 65) the exact text that the server prints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import njit
+
+from bronze.decode.arrays import Bytes, Int64s, decimal128, string
+
+_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)  # bytes that hold so many digits
+
+
+def size(precision: int, scale: int) -> int:
+    """The bytes of one value."""
+    whole = precision - scale
+    return int(whole // 9 * 4 + _BYTES[whole % 9] + scale // 9 * 4 + _BYTES[scale % 9])
+
+
+def decimal(data: Bytes, offset: Int64s, absent: Bytes, precision: int, scale: int) -> pa.Array:
+    """decimal128(precision, scale), or strings above 38 digits, of values that stand at `offset` in `data`."""
+    widths = _widths(precision, scale)
+    if precision <= 38:
+        low = np.zeros(absent.size, np.uint64)
+        high = np.zeros(absent.size, np.uint64)
+        _numbers(data, offset, absent, widths, low, high)
+        return decimal128(precision, scale, low.view(np.int64), high.view(np.int64), absent)
+    offsets = np.zeros(absent.size + 1, np.int32)
+    out = np.empty(absent.size * (precision + 3), np.uint8)
+    _texts(data, offset, absent, widths, precision - scale, scale, offsets, out)
+    return string(offsets, out[: offsets[-1]].copy(), absent)
+
+
+def _widths(precision: int, scale: int) -> npt.NDArray[np.int64]:
+    """The digits of each group, in order."""
+    whole = precision - scale
+    groups = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
+    return np.array([digits for digits in groups if digits], np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _group(data, at, n, flip, first):  # type: ignore[no-untyped-def]
+    """One group of `n` bytes; the number's first byte has the sign bit to be taken off."""
+    v = np.uint64(0)
+    for k in range(n):
+        byte = np.uint64(data[at + k])
+        if first and k == 0:
+            byte ^= np.uint64(0x80)
+        v = v << np.uint64(8) | (byte ^ flip)
+    return v
+
+
+@njit(cache=True, nogil=True)
+def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untyped-def]
+    mask = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    for i in range(absent.size):
+        if absent[i]:
+            continue
+        at = offset[i]
+        negative = data[at] & 0x80 == 0
+        flip = np.uint64(0xFF) if negative else np.uint64(0)
+        hi = np.uint64(0)
+        lo = np.uint64(0)
+        for g in range(widths.size):
+            n = _BYTES[widths[g]]
+            v = _group(data, at, n, flip, g == 0)
+            at += n
+            ten = np.uint64(1)
+            for _ in range(widths[g]):
+                ten *= np.uint64(10)
+            # (hi, lo) * ten + v, through 32-bit halves of lo
+            a = (lo & mask) * ten + v
+            b = (lo >> half) * ten + (a >> half)
+            lo = b << half | (a & mask)
+            hi = hi * ten + (b >> half)
+        if negative:
+            lo = ~lo + np.uint64(1)
+            hi = ~hi + np.uint64(1 if lo == 0 else 0)
+        low[i] = lo
+        high[i] = hi
+
+
+@njit(cache=True, nogil=True)
+def _texts(data, offset, absent, widths, whole, scale, offsets, out):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(absent.size):
+        if not absent[i]:
+            p = offset[i]
+            negative = data[p] & 0x80 == 0
+            flip = np.uint64(0xFF) if negative else np.uint64(0)
+            if negative:
+                out[at] = 45
+                at += 1
+            started = False
+            digit = 0
+            for g in range(widths.size):
+                n = _BYTES[widths[g]]
+                v = _group(data, p, n, flip, g == 0)
+                p += n
+                ten = np.uint64(1)
+                for _ in range(widths[g] - 1):
+                    ten *= np.uint64(10)
+                for _ in range(widths[g]):
+                    if digit == whole:
+                        if not started:
+                            out[at] = 48
+                            at += 1
+                        started = True
+                        out[at] = 46
+                        at += 1
+                    c = v // ten
+                    v -= c * ten
+                    ten //= np.uint64(10)
+                    started = started or c != 0
+                    if started:
+                        out[at] = 48 + c
+                        at += 1
+                    digit += 1
+            if not started:
+                out[at] = 48
+                at += 1
+        offsets[i + 1] = at
