@@ -53,8 +53,7 @@ def make_archive(archive: Path, java: Path, start: Callable[[str, str], SparkSes
     """Write `archive` by a training run, unless it is there; True when it is there afterwards.
 
     `java` is the home of the Java that runs. `start(lake_root, java_options)` starts a session on a
-    throw-away lake. No session may be running in this process, and none is left running. Archives of other
-    class paths are removed.
+    throw-away lake. No session may be running in this process, and none is left running. The newest ARCHIVES_MAX stay.
     """
     if archive.is_file():
         return True
