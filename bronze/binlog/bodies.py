@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-from bronze.binlog import collations
+from bronze.binlog.collations import collation
 from bronze.binlog.events import HEADER, HEADER_SIZE, Raw
 from bronze.binlog.gtid import GtidPosition, GtidSet
+from bronze.decode.charsets import decode
 
 MALFORMED = (IndexError, ValueError, LookupError, struct.error, zlib.error, zstandard.ZstdError, EOFError)
 
@@ -113,13 +114,18 @@ def parse_previous_gtids(body: bytes) -> GtidSet:
 
 class MariadbGtid(NamedTuple):
     domain: int
+    server: int
     sequence: int
     standalone: bool  # one statement that commits itself; else rows follow until a commit
+    xa: bool  # prepared now, committed by a later transaction
     alter: str  # "start", "rollback", "commit" of a two-phase ALTER, else ""
 
+    def __str__(self) -> str:
+        return f"{self.domain}-{self.server}-{self.sequence}"
 
-def parse_mariadb_gtid(body: bytes) -> MariadbGtid:
-    """MariaDB's GTID; the server's id is in the event's header."""
+
+def parse_mariadb_gtid(body: bytes, server: int) -> MariadbGtid:
+    """MariaDB's GTID; `server` is the server id in the event's header."""
     sequence, domain, flags = struct.unpack_from("<QIB", body)
     at = 13
     if flags & 0x02:  # group commit id
@@ -128,7 +134,7 @@ def parse_mariadb_gtid(body: bytes) -> MariadbGtid:
         at += 6 + body[at + 4] + body[at + 5]
     extra = body[at] if at < len(body) else 0
     alter = "start" if extra & 2 else "commit" if extra & 4 else "rollback" if extra & 8 else ""
-    return MariadbGtid(domain, sequence, bool(flags & 0x01), alter)
+    return MariadbGtid(domain, server, sequence, bool(flags & 0x01), bool(flags & 0x40), alter)
 
 
 def parse_mariadb_gtid_list(body: bytes) -> GtidPosition:
@@ -170,10 +176,11 @@ def parse_query(body: bytes, *, post_header: int = 13, compressed: bool = False)
     if text.isascii():
         return Query(schema, text.decode("ascii"))
     number = _client_collation(body[post_header:schema_at])
-    known = collations.collation(number) if number is not None else None
+    known = collation(number) if number is not None else None
     if number is not None and known is None:
         raise LookupError(f"the statement is in the unknown collation {number}")
-    return Query(schema, collations.decode(text, known.charset if known else "utf8mb4"))
+    charset = known.charset if known else "utf8mb4"
+    return Query(schema, text.decode("utf-8") if charset.startswith("utf8") else decode(text, charset))
 
 
 # Status variables that may stand before the charset, and their sizes.

@@ -159,35 +159,3 @@ def _uca1400(number: int) -> Collation | None:
     words = [charset, "uca1400", tongue, "nopad" if flags & 4 else "", "as" if flags & 2 else "ai"]
     name = "_".join([w for w in words if w] + ["cs" if flags & 1 else "ci"])
     return Collation(charset, {"utf8mb3": 3, "ucs2": 2}.get(charset, 4), name)
-
-
-# Python's codec for the charsets it decodes exactly as the servers do; the rest have no statement or label decoded.
-_CODECS = {
-    **{"utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii", "binary": "utf-8", "ucs2": "utf-16-be"},
-    **{"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "latin2": "iso8859-2"},
-    **{"latin5": "iso8859-9", "latin7": "iso8859-13", "greek": "iso8859-7", "hebrew": "iso8859-8"},
-    **{"cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "cp1250": "cp1250", "cp1251": "cp1251"},
-    **{"cp1256": "cp1256", "cp1257": "cp1257", "koi8r": "koi8-r", "koi8u": "koi8-u", "macroman": "mac-roman"},
-    **{"macce": "mac-latin2", "tis620": "tis-620", "hp8": "hp-roman8", "big5": "big5", "gbk": "gbk"},
-    **{"gb2312": "gb2312", "gb18030": "gb18030", "euckr": "euc-kr", "sjis": "shift-jis", "cp932": "cp932"},
-    **{"ujis": "euc-jp", "eucjpms": "euc-jp"},
-}
-
-
-def decode(data: bytes, charset: str) -> str:
-    """Identifiers, labels and statements as text.
-
-    Raises UnicodeDecodeError for bytes the charset does not have and LookupError for a charset without a codec, for
-    anything but ASCII, which all charsets of one byte units have in common.
-    """
-    if charset == "latin1":  # the servers' latin1 is cp1252 with its five holes filled by the C1 controls
-        return "".join(chr(b) if b in _HOLES else bytes((b,)).decode("cp1252") for b in data)
-    codec = _CODECS.get(charset)
-    if codec is None:
-        if data.isascii():
-            return data.decode("ascii")
-        raise LookupError(f"no codec for the charset {charset}")
-    return data.decode(codec)
-
-
-_HOLES = frozenset((0x81, 0x8D, 0x8F, 0x90, 0x9D))

@@ -70,6 +70,18 @@ PASSED_OVER: Final = frozenset(
     (STOP, INTVAR, APPEND_BLOCK, DELETE_FILE, RAND, USER_VAR, BEGIN_LOAD_QUERY, 28, 29, 36, 37, 160, 161)
 )
 HEARTBEATS: Final = frozenset((HEARTBEAT, HEARTBEAT_V2))
+# A server repeats them for a reader that begins inside a file, without a position.
+OPENING: Final = frozenset((FORMAT_DESCRIPTION, ROTATE, MARIADB_GTID_LIST))
+
+
+class Place(NamedTuple):
+    """Where an event stands, for what is said about it."""
+
+    file: int
+    pos: int
+
+    def error(self, message: str, *, hint: str, **facts: object) -> FailClosedError:
+        return FailClosedError(message, hint=hint, **facts, binlog_file_number=self.file, position=self.pos)
 
 
 class FormatDescription(NamedTuple):
@@ -78,16 +90,12 @@ class FormatDescription(NamedTuple):
     server_version: str
     flavour: Flavour
     checksum: bool  # each event ends with a CRC32
-    lengths: bytes  # of the post-header, by type - 1
-
-    def post_header(self, kind: int) -> int:
-        return self.lengths[kind - 1] if kind <= len(self.lengths) else 0
 
 
 def parse_format_description(raw: Raw, place: Place) -> FormatDescription:
     """The FORMAT_DESCRIPTION event `raw`, checksum and all. Raises FailClosedError if it is of an unknown format."""
     body = bytes(raw[HEADER_SIZE:])
-    if len(body) < 57 + CHECKSUM_SIZE + 1 or body[:2] != b"\x04\x00" or body[56] != HEADER_SIZE:
+    if len(body) < 57 + TABLE_MAP + CHECKSUM_SIZE + 1 or body[:2] != b"\x04\x00" or body[56] != HEADER_SIZE:
         raise place.error(
             "the binlog is not of version 4, which every server since MySQL 5.0 writes",
             hint="start from a file that the present server wrote: `lakeward resnapshot`",
@@ -99,24 +107,17 @@ def parse_format_description(raw: Raw, place: Place) -> FormatDescription:
             f"the binlog's checksum algorithm {algorithm} is unknown",
             hint="SET GLOBAL binlog_checksum = 'CRC32', then `lakeward resnapshot`",
         )
+    lengths = body[57 : -CHECKSUM_SIZE - 1]
+    if lengths[TABLE_MAP - 1] != 8:
+        raise place.error("the binlog is of a server before MySQL 5.1", hint="replicate from a later server")
     flavour: Flavour = "mariadb" if "mariadb" in version.lower() else "mysql"
-    described = FormatDescription(version, flavour, algorithm == 1, body[57 : -CHECKSUM_SIZE - 1])
+    described = FormatDescription(version, flavour, algorithm == 1)
     if described.checksum:
         # The flag is cleared in place when the file is closed, so the checksum is that of the event without it.
         closed = bytearray(raw)
         closed[17] &= 0xFF ^ IN_USE
         check_crc(closed, place)
     return described
-
-
-class Place(NamedTuple):
-    """Where an event stands, for what is said about it."""
-
-    file: int
-    pos: int
-
-    def error(self, message: str, *, hint: str, **facts: object) -> FailClosedError:
-        return FailClosedError(message, hint=hint, **facts, binlog_file_number=self.file, position=self.pos)
 
 
 def check_size(raw: Raw, place: Place) -> None:
@@ -144,7 +145,18 @@ def check_crc(raw: Raw, place: Place) -> None:
         )
 
 
-def unknown_type(kind: int, place: Place) -> FailClosedError:
+def refused(kind: int, place: Place) -> FailClosedError:
+    """The error for an event that the run cannot go past."""
+    if kind == INCIDENT:
+        return place.error(
+            "the server says that it lost changes here (an INCIDENT event)",
+            hint="`lakeward resnapshot` of all tables",
+            event_type=kind,
+        )
+    if kind == MARIADB_START_ENCRYPTION:
+        return place.error(
+            "the binlog file is encrypted", hint="read it through the server, which decrypts it", event_type=kind
+        )
     return place.error(
         f"the binlog event type {kind} is unknown to Lakeward, so what it changed is too",
         hint="use a version of Lakeward that knows it, or `lakeward resnapshot` of all tables to start after it",

@@ -18,9 +18,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bronze.binlog.bodies import packed
-from bronze.binlog.collations import BINARY, Collation, collation, decode
+from bronze.binlog.collations import BINARY, Collation, collation
 from bronze.binlog.columns import WireColumn
 from bronze.binlog.gtid import Flavour
+from bronze.decode.charsets import decode
 from lakeward.errors import FailClosedError
 from lakeward.names import TableName
 from lakeward.schema import Column
@@ -97,7 +98,7 @@ def _described(text: bytes, flavour: Flavour) -> tuple[TableName, tuple[WireColu
         raise FailClosedError(
             "the binlog does not name the columns of a row event", hint=METADATA_HINT, table=name
         )
-    names = [decode(n, "utf8mb4") for n in _strings(fields.get(_NAMES, b""))]
+    names = [n.decode("utf-8") for n in _strings(fields.get(_NAMES, b""))]
     if len(names) != count or len(types) != count or len(null_bits) != (count + 7) // 8:
         raise ValueError("a table map whose parts differ in length")
     reader = _Fields(fields, [code for code, _ in physical], flavour, name)
