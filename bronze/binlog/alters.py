@@ -1,7 +1,7 @@
 """The clauses of ALTER TABLE, one by one: which leave rows and columns as they are.
 
-A clause counts as harmless only when each of its words is known to be. ADD COLUMN is so when old rows surely have NULL in
-the new column: nullable, and no default.
+A clause counts as harmless only when each of its words is known to be. ADD COLUMN is so when old rows surely have NULL
+in the new column: nullable, and no default.
 
 Source: MySQL manual, "ALTER TABLE Statement"; MariaDB knowledge base, "ALTER TABLE".
 """
@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bronze.binlog.effects import Alter, Effect, Rename
-from bronze.binlog.sqltext import Cursor
+from bronze.binlog.sqltext import Cursor, words
 from lakeward.names import TableName
 
-_OPTIONS: Final = frozenset(
+_OPTIONS: Final = words(
     """ALGORITHM AUTO_INCREMENT AUTOEXTEND_SIZE AVG_ROW_LENGTH CHARSET CHECKSUM COLLATE COMMENT COMPRESSION
     DELAY_KEY_WRITE ENCRYPTED ENCRYPTION ENCRYPTION_KEY_ID ENGINE_ATTRIBUTE KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS
     PACK_KEYS PAGE_CHECKSUM PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PASSWORD ROW_FORMAT SECONDARY_ENGINE
-    SECONDARY_ENGINE_ATTRIBUTE STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES TABLESPACE TRANSACTIONAL""".split()
+    SECONDARY_ENGINE_ATTRIBUTE STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES TABLESPACE TRANSACTIONAL"""
 )
-_TYPES: Final = frozenset(
+_TYPES: Final = words(
     """TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN DECIMAL DEC NUMERIC
     FIXED NUMBER FLOAT FLOAT4 FLOAT8 DOUBLE REAL PRECISION BIT DATE TIME DATETIME TIMESTAMP YEAR CHAR CHARACTER VARCHAR
     VARCHAR2 VARYING NCHAR NVARCHAR NATIONAL TINYTEXT TEXT MEDIUMTEXT LONGTEXT LONG BINARY VARBINARY RAW TINYBLOB BLOB
     MEDIUMBLOB LONGBLOB CLOB ENUM SET JSON GEOMETRY POINT LINESTRING POLYGON MULTIPOINT MULTILINESTRING MULTIPOLYGON
-    GEOMETRYCOLLECTION GEOMCOLLECTION VECTOR UUID INET4 INET6 UNSIGNED SIGNED ZEROFILL ASCII UNICODE""".split()
+    GEOMETRYCOLLECTION GEOMCOLLECTION VECTOR UUID INET4 INET6 UNSIGNED SIGNED ZEROFILL ASCII UNICODE"""
 )
 _DURABLE: Final = ("INNODB", "MYISAM", "ARIA", "ROCKSDB")
 _INDEXES: Final = ("INDEX", "KEY", "FULLTEXT", "SPATIAL", "UNIQUE", "FOREIGN", "CHECK")
@@ -86,8 +86,8 @@ def _clause(c: Cursor, found: _Found, schema: str) -> bool:
 def _keeps_rows(c: Cursor) -> bool:
     if c.take_any("FORCE", "NOWAIT", "SECONDARY_LOAD", "SECONDARY_UNLOAD"):
         return c.done
-    for words in (("ENABLE", "KEYS"), ("DISABLE", "KEYS"), ("WITH", "VALIDATION"), ("WITHOUT", "VALIDATION")):
-        if c.take(*words):
+    for pair in (("ENABLE", "KEYS"), ("DISABLE", "KEYS"), ("WITH", "VALIDATION"), ("WITHOUT", "VALIDATION")):
+        if c.take(*pair):
             return c.done
     # Rows move between partitions; the server refuses where one would have no place.
     partitions = ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "COALESCE", "REORGANIZE")
@@ -102,15 +102,12 @@ def _keeps_rows(c: Cursor) -> bool:
 def _alter_column(c: Cursor) -> bool:
     c.take("COLUMN")
     return c.name() is not None and bool(
-        c.take("SET", "DEFAULT")
-        or c.take("DROP", "DEFAULT")
-        or c.take("SET", "VISIBLE")
-        or c.take("SET", "INVISIBLE")
+        c.take("SET", "DEFAULT") or c.take("DROP", "DEFAULT") or c.take("SET", "VISIBLE") or c.take("SET", "INVISIBLE")
     )
 
 
 def _other_table(c: Cursor, found: _Found, schema: str) -> None:
-    """EXCHANGE PARTITION p WITH TABLE t; MariaDB's CONVERT PARTITION p TO TABLE t and CONVERT TABLE t TO PARTITION p."""
+    """EXCHANGE PARTITION p WITH TABLE t; MariaDB's CONVERT PARTITION p TO TABLE t, CONVERT TABLE t TO PARTITION p."""
     while not c.done:
         if c.take("TABLE"):
             other = c.table(schema)
@@ -128,10 +125,12 @@ def _options(c: Cursor) -> bool:
             c.take("=")
             if (c.name() or "").upper() not in _DURABLE:  # in MEMORY, BLACKHOLE and others rows do not last
                 return False
-        elif c.take("CHARACTER", "SET") or c.take_any(*_OPTIONS):
-            c.take("=")
-            c.skip()
-        elif c.take("DATA", "DIRECTORY") or c.take("INDEX", "DIRECTORY"):
+        elif (
+            c.take_any(*_OPTIONS)
+            or c.take("CHARACTER", "SET")
+            or c.take("DATA", "DIRECTORY")
+            or c.take("INDEX", "DIRECTORY")
+        ):
             c.take("=")
             c.skip()
         else:
@@ -158,7 +157,7 @@ def _add(c: Cursor, found: _Found) -> bool:
     c.take("IF", "NOT", "EXISTS")
     if c.take("("):
         inside = Cursor(c.found[c.at : -1])
-        return all([_column(part, found) for part in inside.clauses()])
+        return all(_column(part, found) for part in inside.clauses())
     return _column(c, found)
 
 

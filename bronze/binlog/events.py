@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from bronze.binlog.gtid import Flavour
 from lakeward.errors import FailClosedError
 
 Raw = bytes | bytearray | memoryview
+Op = Literal["c", "u", "d"]
 
 HEADER: Final = struct.Struct("<IBIIIH")  # timestamp, type, server id, event size, end position, flags
 HEADER_SIZE: Final = 19
@@ -56,12 +57,14 @@ MARIADB_START_ENCRYPTION: Final = 164
 MARIADB_QUERY_COMPRESSED: Final = 165
 
 # type → (op, version of its header, whether MariaDB compressed its images)
-ROWS: Final[dict[int, tuple[str, int, bool]]] = {
-    **{23: ("c", 1, False), 24: ("u", 1, False), 25: ("d", 1, False)},
-    **{30: ("c", 2, False), 31: ("u", 2, False), 32: ("d", 2, False)},
-    **{166: ("c", 1, True), 167: ("u", 1, True), 168: ("d", 1, True)},
-    **{169: ("c", 2, True), 170: ("u", 2, True), 171: ("d", 2, True)},
+# fmt: off
+ROWS: Final[dict[int, tuple[Op, int, bool]]] = {
+    23: ("c", 1, False), 24: ("u", 1, False), 25: ("d", 1, False),
+    30: ("c", 2, False), 31: ("u", 2, False), 32: ("d", 2, False),
+    166: ("c", 1, True), 167: ("u", 1, True), 168: ("d", 1, True),
+    169: ("c", 2, True), 170: ("u", 2, True), 171: ("d", 2, True),
 }
+# fmt: on
 
 # They say nothing about rows: STOP, what only statement format uses beside the statement itself (INTVAR, RAND,
 # USER_VAR, the blocks of a LOAD DATA), IGNORABLE, ROWS_QUERY, group replication's TRANSACTION_CONTEXT and VIEW_CHANGE,

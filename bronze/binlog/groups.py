@@ -27,8 +27,6 @@ Item = RowsEvent | Statement
 class Group:
     """A transaction from its GTID or BEGIN to its end."""
 
-    __slots__ = ("begin", "begun", "effective", "gtid", "held", "held_bytes", "let_go", "savepoints", "transaction", "xa")
-
     def __init__(self, transaction: Transaction, begin: Place, *, begun: bool) -> None:
         self.transaction = transaction
         self.begin = begin
@@ -120,6 +118,6 @@ def _at(item: Item, place: Place, transaction: Transaction) -> Item:
 
 def _too_large(begin: Place) -> FailClosedError:
     return begin.error(
-        f"a prepared XA transaction has more than {PREPARED_BYTES_MAX >> 20} MiB of rows, too much to hold until its commit",
+        f"a prepared XA transaction has more than {PREPARED_BYTES_MAX >> 20} MiB of rows, too much to hold",
         hint="commit large changes without XA; `lakeward resnapshot` the tables it touched",
     )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
+from bronze.binlog.events import Op
 from bronze.binlog.tablemap import TableMap
-
-Op = Literal["c", "u", "d"]
 
 
 @dataclass(slots=True)

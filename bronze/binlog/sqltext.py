@@ -73,6 +73,11 @@ def first_word(sql: str) -> str:
 _PLAIN = re.compile(r"[\s(]*([A-Za-z_]+)(?=\s|$|`|\()")
 
 
+def words(text: str) -> frozenset[str]:
+    """A list of keywords, written as one text."""
+    return frozenset(text.split())
+
+
 class Cursor:
     """Tokens being read from left to right."""
 

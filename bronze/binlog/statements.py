@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from bronze.binlog.alters import altered
 from bronze.binlog.effects import Alter, Create, Drop, DropSchema, Effect, Rename, Truncate, Unknown
-from bronze.binlog.sqltext import Cursor, first_word, tokens
+from bronze.binlog.sqltext import Cursor, first_word, tokens, words
 from lakeward.names import TableName
 
 __all__ = [
@@ -27,9 +27,10 @@ __all__ = [
 
 _SHAPING = frozenset(("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"))
 # What ALTER, CREATE and DROP are followed by where no table's rows or columns are meant.
-_NO_TABLE = frozenset(
-    """AGGREGATE ALGORITHM DATABASE DEFINER EVENT FULLTEXT FUNCTION INDEX INSTANCE JSON LIBRARY LOGFILE PACKAGE PREPARE
-    PROCEDURE RESOURCE ROLE SCHEMA SEQUENCE SERVER SPATIAL SQL TABLESPACE TRIGGER UNDO UNIQUE USER VECTOR VIEW""".split()
+_NO_TABLE = words(
+    """AGGREGATE ALGORITHM DATABASE DEFINER EVENT FULLTEXT FUNCTION INDEX INSTANCE JSON LIBRARY LOGFILE PACKAGE
+    PREPARE PROCEDURE RESOURCE ROLE SCHEMA SEQUENCE SERVER SPATIAL SQL TABLESPACE TRIGGER UNDO UNIQUE USER VECTOR
+    VIEW"""
 )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from bronze.binlog.bodies import packed
 from bronze.binlog.collations import BINARY, Collation, collation
@@ -26,7 +26,9 @@ from lakeward.errors import FailClosedError
 from lakeward.names import TableName
 from lakeward.schema import Column
 
-METADATA_HINT: Final = "SET GLOBAL binlog_row_metadata='FULL', reconnect the writers, then `lakeward resnapshot` the table"
+METADATA_HINT: Final = (
+    "SET GLOBAL binlog_row_metadata='FULL', reconnect the writers, then `lakeward resnapshot` the table"
+)
 
 VARCHAR, BIT, NEWDECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 246, 247, 248, 252, 253, 254, 255
 YEAR, TIMESTAMP2, DATETIME2, TIME2, VECTOR, JSON = 13, 17, 18, 19, 242, 245
@@ -36,18 +38,26 @@ _CHARACTER: dict[Flavour, frozenset[int]] = {
     "mysql": frozenset((VARCHAR, VAR_STRING, STRING, BLOB, VECTOR)),
     "mariadb": frozenset((VARCHAR, VAR_STRING, STRING, BLOB, GEOMETRY)),
 }
+# fmt: off
 _KINDS = {
-    **{1: "tinyint", 2: "smallint", 3: "int", 4: "float", 5: "double", 8: "bigint", 9: "mediumint", 10: "date"},
-    **{7: "timestamp", 11: "time", 12: "datetime", 13: "year", 14: "date", BIT: "bit", NEWDECIMAL: "decimal"},
-    **{TIMESTAMP2: "timestamp", DATETIME2: "datetime", TIME2: "time", ENUM: "enum", SET: "set", JSON: "json"},
-    **{GEOMETRY: "geometry", VECTOR: "vector"},
+    1: "tinyint", 2: "smallint", 9: "mediumint", 3: "int", 8: "bigint", 4: "float", 5: "double", NEWDECIMAL: "decimal",
+    BIT: "bit", YEAR: "year", 10: "date", 14: "date", 12: "datetime", DATETIME2: "datetime", 7: "timestamp",
+    TIMESTAMP2: "timestamp", 11: "time", TIME2: "time", ENUM: "enum", SET: "set", JSON: "json", GEOMETRY: "geometry",
+    VECTOR: "vector",
 }
+# fmt: on
 _META_BYTES = {
     **dict.fromkeys((VARCHAR, VAR_STRING, STRING, BIT, NEWDECIMAL, ENUM, SET), 2),
     **dict.fromkeys((4, 5, BLOB, GEOMETRY, JSON, VECTOR, TIMESTAMP2, DATETIME2, TIME2), 1),
     **dict.fromkeys((1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14), 0),
 }
-_REFUSED = {140: "a compressed BLOB or TEXT", 141: "a compressed VARCHAR or VARBINARY", 244: "MySQL's internal type 244"}
+_REFUSED = {140: "a compressed BLOB or TEXT", 141: "a compressed VARCHAR or VARBINARY", 244: "an internal type"}
+
+_REFUSED = {
+    140: "a compressed BLOB or TEXT",
+    141: "a compressed VARCHAR or VARBINARY",
+    244: "an internal type",
+}
 
 # Optional metadata, by number.
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
@@ -76,7 +86,8 @@ def parse_table_map(body: bytes, flavour: Flavour) -> TableMap:
     """The TABLE_MAP event with this body. Post-headers of six bytes of table id, as every server since 5.1 writes.
 
     Raises FailClosedError (without a position, which the caller knows) where the description is not FULL, a column is
-    of a type that has no place in the lake, or a charset is unknown; one of `bodies.MALFORMED` where the body is broken.
+    of a type that has no place in the lake, or a charset is unknown; one of `bodies.MALFORMED` where the body is
+    broken.
     """
     name, columns, key = _described(body[8:], flavour)
     return TableMap(int.from_bytes(body[:6], "little"), name, columns, key, True)
@@ -95,9 +106,7 @@ def _described(text: bytes, flavour: Flavour) -> tuple[TableName, tuple[WireColu
     null_bits = text[at : at + (count + 7) // 8]
     fields = dict(_optional(text[at + len(null_bits) :]))
     if count and _NAMES not in fields:
-        raise FailClosedError(
-            "the binlog does not name the columns of a row event", hint=METADATA_HINT, table=name
-        )
+        raise FailClosedError("the binlog does not name the columns of a row event", hint=METADATA_HINT, table=name)
     names = [n.decode("utf-8") for n in _strings(fields.get(_NAMES, b""))]
     if len(names) != count or len(types) != count or len(null_bits) != (count + 7) // 8:
         raise ValueError("a table map whose parts differ in length")
@@ -152,7 +161,6 @@ def _optional(data: bytes) -> Iterator[tuple[int, bytes]]:
             raise EOFError("a table map's optional metadata is cut off")
         yield data[at], data[start : start + length]
         at = start + length
-
 
 
 class _Fields:

@@ -21,15 +21,12 @@ from bronze.binlog.groups import Group, Item, Prepared
 from bronze.binlog.gtid import Flavour, GtidPosition, GtidSet
 from bronze.binlog.items import Boundary, RowsEvent, Statement, Transaction
 from bronze.binlog.queries import Kind, classify
+from bronze.binlog.rows import Tables
 from bronze.binlog.statements import written_tables
-from bronze.binlog.tablemap import TableMap, parse_table_map, table_name
 from lakeward.errors import FailClosedError
 from lakeward.names import TableName
 
 __all__ = ["Boundary", "RowsEvent", "Statement", "Transaction", "read"]
-
-_MAPS_MAX = 4096
-_NO_TABLE = frozenset((0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF))  # of the empty event that ends a statement
 
 
 def read(
@@ -56,27 +53,6 @@ class _Event:
     inner: bool  # of a compressed transaction
 
 
-@dataclass(slots=True)
-class _Known:
-    """A wanted table's map with what its row events are checked against."""
-
-    table_map: TableMap
-    width: int
-    all_present: bytes  # the bitmap of an image that has every column, unused bits set
-
-    @classmethod
-    def of(cls, table_map: TableMap) -> _Known:
-        width = len(table_map.columns)
-        return cls(table_map, width, b"\xff" * ((width + 7) // 8))
-
-    def all_in(self, present: bytes) -> bool:
-        """Whether every column is there. MySQL sets the last byte's unused bits, MariaDB does not."""
-        if present == self.all_present:
-            return True
-        unused = 0xFF & ~((1 << (self.width - 1) % 8 + 1) - 1)
-        return present[:-1] == self.all_present[1:] and present[-1] | unused == 0xFF
-
-
 class _Reader:
     def __init__(self, file: int, wants: Callable[[TableName], bool], gtid_set: str) -> None:
         self.frame = Frame(file)
@@ -86,8 +62,7 @@ class _Reader:
         self.group: Group | None = None
         self.prepared = Prepared()
         self.ts_ms = 0
-        self.maps: dict[int, _Known | None] = {}  # by table id; None for a table that is not wanted
-        self.parsed: dict[bytes, _Known | None] = {}  # by the event's bytes
+        self.tables = Tables(wants)
 
     def event(self, raw: Raw) -> Iterator[Item | Boundary]:
         """Everything that becomes known with this event."""
@@ -134,7 +109,7 @@ class _Reader:
 
     def _abandon(self, place: Place) -> None:
         """A file ends or begins. A transaction still open was cut off by a crash of the server, which undid it."""
-        self.maps.clear()
+        self.tables.forget()
         if self.group is not None:
             self.group.roll_back(place)
             self.group = None
@@ -144,7 +119,8 @@ class _Reader:
         if kind in events.ROWS:
             return self._rows(e)
         if kind == events.TABLE_MAP:
-            self._table_map(bytes(e.body))
+            assert self.frame.flavour is not None  # there is no body without it
+            self.tables.describe(bytes(e.body), self.frame.flavour)
         elif kind in (events.QUERY, events.MARIADB_QUERY_COMPRESSED, events.EXECUTE_LOAD_QUERY):
             return self._query(e)
         elif kind == events.XID:
@@ -160,7 +136,7 @@ class _Reader:
         elif kind == events.XA_PREPARE:
             return self._xa_prepare(e)
         elif kind == events.PARTIAL_UPDATE_ROWS:
-            self._partial(e)
+            self.tables.refuse_partial(e.body, e.place)
         elif kind not in events.PASSED_OVER and not e.flags & events.IGNORABLE:
             raise events.refused(kind, e.place)
         return ()
@@ -288,70 +264,11 @@ class _Reader:
             tables=", ".join(map(str, wanted)) if wanted else "unknown",
         )
 
-    # Rows.
-
-    def _table_map(self, body: bytes) -> None:
-        table_id = int.from_bytes(body[:6], "little")
-        try:
-            known = self.parsed[body]
-        except KeyError:
-            known = None
-            if self.wants(table_name(body)):
-                assert self.frame.flavour is not None
-                known = _Known.of(parse_table_map(body, self.frame.flavour))
-            if len(self.parsed) >= _MAPS_MAX:
-                self.parsed.clear()
-            self.parsed[body] = known
-        self.maps[table_id] = known
-
-    def _known(self, e: _Event) -> _Known | None:
-        table_id = int.from_bytes(e.body[:6], "little")
-        try:
-            return self.maps[table_id]
-        except KeyError:
-            if table_id in _NO_TABLE:
-                return None
-            raise e.place.error(
-                f"a row event is of the table number {table_id}, which was not described before it",
-                hint="run again; a read has to begin at a boundary",
-            ) from None
-
     def _rows(self, e: _Event) -> Iterable[Item]:
-        known = self._known(e)
-        if known is None:
+        found = self.tables.rows(e.kind, e.body, e.place)
+        if found is None:
             return ()
-        op, version, compressed = events.ROWS[e.kind]
-        body = e.body
-        at = 8 + (int.from_bytes(body[8:10], "little") if version == 2 else 0)
-        width, at = bodies.packed(body, at)
-        size = len(known.all_present)
-        for _ in range(2 if op == "u" else 1):
-            present = bytes(body[at : at + size])
-            at += size
-            if width != known.width or not known.all_in(present):
-                raise e.place.error(
-                    "the row images of an event lack columns: a session wrote with binlog_row_image MINIMAL or NOBLOB",
-                    hint="SET GLOBAL binlog_row_image='FULL', let no session change it, "
-                    f"then `lakeward resnapshot {known.table_map.name}`",
-                    table=known.table_map.name,
-                )
-        images: bytes | memoryview = body[at:]
-        if compressed:
-            images = bodies.inflate(images)
-        if not images:
-            return ()
+        table_map, op, images = found
         group = self._open(e.place)
-        place = e.place
-        return group.hold(
-            RowsEvent(known.table_map, op, images, place.file, place.pos, e.inner, group.transaction)
-        )
-
-    def _partial(self, e: _Event) -> None:
-        known = self._known(e)
-        if known is not None:
-            raise e.place.error(
-                "an update is in the binlog with only the changed part of a JSON value",
-                hint="SET GLOBAL binlog_row_value_options='', reconnect the writers, "
-                f"then `lakeward resnapshot {known.table_map.name}`",
-                table=known.table_map.name,
-            )
+        at = e.place
+        return group.hold(RowsEvent(table_map, op, images, at.file, at.pos, e.inner, group.transaction))

@@ -2,8 +2,8 @@
 
 mysql-replication opens the connection, authenticates, agrees on checksums and heartbeats, and asks for the dump. From
 there on its packets are read here, and none of its event classes: it drops events it does not know, reconnects
-without bound, and moves its position inside transactions. A lost connection is a TransientError; to open a new Dump at the
-last boundary is the caller's business.
+without bound, and moves its position inside transactions. A lost connection is a TransientError; to open a new Dump at
+the last boundary is the caller's business.
 
 Source: MySQL manual, "COM_BINLOG_DUMP"; pymysqlreplication/binlogstream.py, __connect_to_stream.
 """
@@ -51,9 +51,7 @@ class Dump:
         heartbeat_s: float,
     ) -> None:
         if not 4 <= pos < WRAP:
-            raise TerminalError(
-                "a binlog dump can begin at positions from 4 to 4 GiB only", file=file, position=pos
-            )
+            raise TerminalError("a binlog dump can begin at positions from 4 to 4 GiB only", file=file, position=pos)
         self.file = file
         self.pos = pos
         self._connection: Any = None
@@ -138,7 +136,7 @@ def _ask_for_annotations(connection: Any) -> None:
 
 
 def dump_error(text: str, file: str, pos: int) -> LakewardError:
-    """What the server's error 1236 says: one number for all that can be wrong with a dump (MySQL, sql/rpl_source.cc)."""
+    """What the server's error 1236 says: one number for all that can be wrong (MySQL, sql/rpl_source.cc)."""
     lower = text.lower()
     facts: dict[str, Any] = {"file": file, "position": pos, "the server says": text}
     facts = {name.replace(" ", "_"): value for name, value in facts.items()}
