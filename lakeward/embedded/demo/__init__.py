@@ -1,0 +1,1 @@
+"""The demo database: a ride service, and things that users reserve."""
