@@ -1,0 +1,64 @@
+"""Reading a table: a chunk on an executor by a connection of its own, or a whole table inside an exact transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+
+from bronze.snapshot.bounds import Chunk
+from bronze.snapshot.select import select
+from bronze.snapshot.text import RowReader, read_rows
+from bronze.source.connection import open_connection
+from bronze.source.server import flavour_and_version, rows
+from lakeward.schema import TableSchema
+
+
+class ChunkReader:
+    """Iterates over a chunk's rows as struct arrays of `schema.image()`; `zero_dates` counts dates that became NULL.
+
+    It connects when the iteration begins and closes when it ends. Raises TransientError when the server cannot be
+    reached or is lost, else as RowReader.
+    """
+
+    def __init__(self, settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> None:
+        self._settings, self._schema, self._chunk = settings, schema, chunk
+        self.zero_dates = 0
+
+    def __iter__(self) -> Iterator[pa.StructArray]:
+        conn = open_connection(self._settings, proven=True)
+        try:
+            reader = _reader(conn, self._schema, self._chunk.where())
+            for batch in reader:
+                self.zero_dates = reader.zero_dates
+                yield batch
+        finally:
+            if conn.open:
+                conn.close()
+
+
+def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> ChunkReader:
+    """The rows of `chunk`. See ChunkReader."""
+    return ChunkReader(settings, schema, chunk)
+
+
+def read_exact(conn: pymysql.Connection, schema: TableSchema) -> RowReader:
+    """All rows of a table on `conn`, inside the transaction that `exact_read` opened there. See RowReader."""
+    return _reader(conn, schema, "")
+
+
+def _reader(conn: pymysql.Connection, schema: TableSchema, where: str) -> RowReader:
+    return read_rows(conn, schema, select(schema, where, versioned=_versioned(conn, schema)))
+
+
+def _versioned(conn: pymysql.Connection, schema: TableSchema) -> bool:
+    if flavour_and_version(conn)[0] != "mariadb":
+        return False
+    found = rows(
+        conn,
+        "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+        tuple(schema.name),
+    )
+    return bool(found) and found[0][0] == "SYSTEM VERSIONED"
