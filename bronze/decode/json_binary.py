@@ -106,12 +106,13 @@ def quoted(raw: bytes) -> bytes:
 
 
 def double_text(value: float) -> str:
-    """A double as the server prints it in JSON: shortest digits that read back, `.0` where it would look whole."""
+    """A double as the server prints it in JSON: shortest digits that read back, `.0` where it would look whole.
+
+    `my_gcvt` with room for everything: plain up to 15 digits before the point and 14 zeros behind it.
+    """
     sign, digits, point = _digits(value)
     count = len(digits)
-    width = 31 - len(sign)  # MAX_DOUBLE_STR_LENGTH, less the sign
-    fits = (count - point + 2 if point <= 0 else count + 1 if point < count else point) <= width
-    if fits and point >= -14 and (point <= 15 or count > point):
+    if point >= -14 and (point <= 15 or count > point):
         if point <= 0:
             return f"{sign}0.{'0' * -point}{digits}"
         if point < count:

@@ -16,7 +16,7 @@ One file per MySQL type, `tests/golden/<type>.golden`, which an operator can rea
     REPEAT('x', 70000) -> "x" * 70000
 
 Values are written as `shown` prints them: NULL, true, integers and decimals plainly, floats as Python's repr, strings
-as in JSON, bytes as x'00FF', dates 2020-01-01, timestamps without zone 2020-01-01 00:00:00.000000, instants the same
+as in JSON with what cannot be seen escaped, bytes as x'00FF', dates 2020-01-01, timestamps without zone 2020-01-01 00:00:00.000000, instants the same
 with ` UTC` behind, structs {srid: 0, wkb: x'..'}, lists [1.0, 2.0].
 
 To add a case, add its lines to the type's file (or a new file): both paths pick it up on both servers.
@@ -82,7 +82,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return "".join(c if c.isprintable() else _escaped(c) for c in json.dumps(value, ensure_ascii=False))
     if isinstance(value, bytes):
         return f"x'{value.hex().upper()}'"
     if isinstance(value, datetime.datetime):
@@ -97,6 +97,10 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(shown, value)) + "]"
     return repr(value)
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1] if ord(char) != 0x7F else "\\u007f"
 
 
 def _cases_of(path: Path) -> Iterator[GoldenCase]:
