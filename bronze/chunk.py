@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pymysql
-
 from bronze.snapshot.bounds import Chunk
 from bronze.snapshot.read import read_chunk, read_exact
+from bronze.source.connection import open_connection
 from bronze.source.server import exact_read
 from bronze.stamp import Origin, snapshot_envelopes
 from bronze.stream import Manifest
 from bronze.writer import EnvelopeWriter, Target
-from lakeward.errors import LakewardError
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema
@@ -54,16 +52,14 @@ def read_part(work: ChunkWork) -> Manifest:
     try:
         start = work.start
         if work.chunk is None:
-            connection = pymysql.connect(**work.settings)
+            connection = open_connection(dict(work.settings), proven=True)
             start = exact_read(connection, work.start.at.epoch)
             batches = read_exact(connection, work.schema)
         else:
             batches = read_chunk(dict(work.settings), work.schema, work.chunk)
         origin = Origin(work.server, start.at.epoch)
         row = work.number << ROW_BITS
-        for batch in batches:
-            rows, zero_dates = batch
-            manifest.zero_dates += zero_dates
+        for rows in batches:
             writer.write(
                 name,
                 snapshot_envelopes(
@@ -77,6 +73,7 @@ def read_part(work: ChunkWork) -> Manifest:
                 ),
             )
             row += len(rows)
+        manifest.zero_dates = batches.zero_dates
         files = writer.close()
     except BaseException:
         writer.abandon()
@@ -90,7 +87,3 @@ def read_part(work: ChunkWork) -> Manifest:
     manifest.last = {name: Position(*start.at[:3]).to_json()}
     return manifest
 
-
-def unreadable(work: ChunkWork, error: LakewardError) -> str:
-    """The reason a table's status gives when its source has gone while it was read."""
-    return f"its snapshot could not be read: {error.message}"

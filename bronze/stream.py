@@ -195,7 +195,7 @@ class _Range:
     def _truncate(self, name: str, statement: Statement) -> None:
         self._flush()
         transaction = statement.transaction
-        stamp = self._stamp_of(transaction, name, statement.file, statement.pos, 0, 1)
+        stamp = self._stamp_of(transaction, self.schemas[name].name, statement.file, statement.pos, 0, 1)
         image = self.schemas[name].image()
         self.writer.write(name, truncate_envelope(image, stamp, self.origin))
         self._reached(name, statement.file, statement.pos)
@@ -266,13 +266,14 @@ class _Range:
                 self.payload, self.payload_rows = (event.file, event.pos), 0
             first_row = self.payload_rows
             self.payload_rows += rows
-        name = str(event.table_map.name)
-        return self._stamp_of(event.transaction, name, event.file, event.pos, first_row, rows)
+        return self._stamp_of(event.transaction, event.table_map.name, event.file, event.pos, first_row, rows)
 
-    def _stamp_of(self, t: Transaction, name: str, file: int, pos: int, first_row: int, rows: int) -> EventStamp:
-        before = t.counters.get(name, 0)
+    def _stamp_of(
+        self, t: Transaction, name: TableName, file: int, pos: int, first_row: int, rows: int
+    ) -> EventStamp:
+        before = t.counters.get(str(name), 0)
         stamp = EventStamp(file, pos, first_row, t.ts_ms, t.gtid, t.id, t.total_order + 1, before + 1)
-        t.counters[name] = before + rows
+        t.counters[str(name)] = before + rows
         t.total_order += rows
         return stamp
 

@@ -28,15 +28,16 @@ def run_tasks(
     """`task` over `items`, each in a Spark task of its own; what each answered or raised, in the items' order."""
     if not items:
         return []
-    rows = [(i, bytearray(pickle.dumps(item))) for i, item in enumerate(items)]
-    frame = spark.createDataFrame(rows, "number INT, item BINARY").repartitionByRange(len(rows), "number")
+    pickled = [pickle.dumps(item) for item in items]
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number, item in zip(batch["number"].to_pylist(), batch["item"].to_pylist(), strict=True):
-                yield pa.RecordBatch.from_pydict({"number": [number], "answer": [_answer(task, item)]}, _ANSWER)
+            for number in batch["id"].to_pylist():
+                answer = _answer(task, pickled[number])
+                yield pa.RecordBatch.from_pydict({"number": [number], "answer": [answer]}, _ANSWER)
 
-    found = frame.mapInArrow(each, "number INT, answer STRING").collect()
+    numbers = spark.range(0, len(items), 1, len(items))
+    found = numbers.mapInArrow(each, "number BIGINT, answer STRING").collect()
     answers = [json.loads(row["answer"]) for row in sorted(found, key=lambda r: r["number"])]
     return [_error(a["error"]) if "error" in a else Manifest(**a) for a in answers]
 
@@ -49,7 +50,7 @@ def first_error(answers: Sequence[Manifest | LakewardError]) -> list[Manifest]:
     return [a for a in answers if isinstance(a, Manifest)]
 
 
-_ANSWER = pa.schema([("number", pa.int32()), ("answer", pa.string())])
+_ANSWER = pa.schema([("number", pa.int64()), ("answer", pa.string())])
 
 
 def _answer(task: Callable[[Any], Manifest], pickled: bytes) -> str:

@@ -8,7 +8,7 @@ may rightly differ; such rows are counted apart, each named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -91,7 +91,7 @@ def _table(
 
 
 def _source_hashes(connection: pymysql.Connection, schema: TableSchema) -> np.ndarray:
-    parts = [row_hashes(rows) for rows, _ in read_exact(connection, schema)]
+    parts = [row_hashes(rows) for rows in read_exact(connection, schema)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
 
@@ -142,7 +142,7 @@ def _silver_hashes(frame: DataFrame, schema: TableSchema) -> np.ndarray:
 
 def _silver_batches(
     frame: DataFrame, schema: TableSchema, wanted: np.ndarray
-) -> Iterator[tuple[pa.StructArray, int]]:
+) -> Iterator[pa.StructArray]:
     image = schema.image()
     picked = np.sort(wanted[: 4 * NAMED_MAX])
 
@@ -153,7 +153,7 @@ def _silver_batches(
     found = frame.mapInArrow(pick, frame.schema).toArrow()
     for batch in found.to_batches():
         arrays = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, image, strict=True)]
-        yield pa.StructArray.from_arrays(arrays, fields=list(image)), 0
+        yield pa.StructArray.from_arrays(arrays, fields=list(image))
 
 
 def _only_in(these: np.ndarray, those: np.ndarray) -> np.ndarray:
@@ -172,13 +172,13 @@ def _counts(values: np.ndarray, hashes: np.ndarray) -> np.ndarray:
 
 
 def _rows_of(
-    batches: Iterator[tuple[pa.StructArray, int]], schema: TableSchema, wanted: np.ndarray
+    batches: Iterable[pa.StructArray], schema: TableSchema, wanted: np.ndarray
 ) -> list[dict[str, Any]]:
     """Up to NAMED_MAX rows whose hash is in `wanted`; each as often as it stands there."""
     values, counts = np.unique(wanted, return_counts=True)
     left = dict(zip(values.tolist(), counts.tolist(), strict=True))
     found: list[dict[str, Any]] = []
-    for rows, _ in batches:
+    for rows in batches:
         hashes = row_hashes(rows)
         for i in np.flatnonzero(np.isin(hashes, values)):
             h = int(hashes[i])
