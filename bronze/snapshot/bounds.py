@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pymysql
@@ -120,7 +121,7 @@ def _divide(above: int, to: int, chunk_rows: int, weigh: Any) -> list[tuple[int,
         parts = min(max(2, round(weight / chunk_rows)), 256, end - start)
         edges = [start + (end - start) * i // parts for i in range(parts + 1)]
         # The last in, the first out: the lowest piece is weighed next, so `done` stays in order.
-        open_pieces += reversed(list(zip(edges[:-1], edges[1:], strict=True)))
+        open_pieces += reversed(list(pairwise(edges)))
     return done
 
 

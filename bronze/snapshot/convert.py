@@ -1,4 +1,4 @@
-"""Columns of printed values to Arrow arrays of the types of `lakeward.schema`. A value that cannot be read is refused."""
+"""Columns of printed values to Arrow arrays of the types of `lakeward.schema`. What cannot be read is refused."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class Converter:
         self.zero_dates = 0
 
     def __call__(self, buffer: Any, offsets: Any, lengths: Any) -> pa.StructArray:
-        arrays = [
-            self._column(column, buffer, offsets[i], lengths[i]) for i, column in enumerate(self._schema.columns)
-        ]
+        arrays = [self._column(column, buffer, offsets[i], lengths[i]) for i, column in enumerate(self._schema.columns)]
         return pa.StructArray.from_arrays(arrays, fields=list(self._schema.image()))
 
     def _column(self, column: Column, buffer: Any, offsets: Any, lengths: Any) -> pa.Array:
@@ -100,7 +98,7 @@ class Converter:
             raise FailClosedError(f"{self._schema.name}: {column.name!r} holds text that is not UTF-8") from error
 
     def _geometries(self, column: Column, buffer: Any, offsets: Any, lengths: Any) -> pa.Array:
-        """As stored: four bytes of SRID, little-endian, then the WKB (MySQL manual, 'Internal Geometry Storage Format')."""
+        """As stored: four bytes of SRID, little-endian, then the WKB ('Internal Geometry Storage Format')."""
         wkb = self._bytes(column, buffer, offsets, lengths, skip=4)
         there = lengths >= 0
         at = np.where(there, offsets, 0)
@@ -110,7 +108,9 @@ class Converter:
 
     def _vectors(self, column: Column, buffer: Any, offsets: Any, lengths: Any) -> pa.Array:
         """As stored: IEEE 754 single precision, little-endian, end to end."""
-        self._check(column, int(np.argmax((lengths > 0) & (lengths % 4 != 0))) if (lengths % 4 > 0)[lengths > 0].any() else -1)
+        self._check(
+            column, int(np.argmax((lengths > 0) & (lengths % 4 != 0))) if (lengths % 4 > 0)[lengths > 0].any() else -1
+        )
         found = self._bytes(column, buffer, offsets, lengths)
         _, ends, data = found.buffers()
         ends = np.frombuffer(ends, np.int32)[: lengths.size + 1] // 4

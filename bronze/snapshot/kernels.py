@@ -57,7 +57,7 @@ def split_rows(
         for column in range(columns):
             if at >= stop:
                 return BROKEN, start, sequence, row
-            length = np.int64(buffer[at])
+            length: Any = np.int64(buffer[at])
             at += 1
             if length == 0xFB:
                 offsets[column, row] = at
@@ -221,8 +221,8 @@ def parse_decimals(buffer: Any, offsets: Any, lengths: Any, scale: int, out: Any
 
 
 @numba.njit(cache=True, nogil=True)
-def _digits(buffer: Any, at: int, count: int) -> int:
-    value = 0
+def _digits(buffer: Any, at: int, count: int) -> Any:
+    value: Any = 0
     for i in range(count):
         digit = np.int64(buffer[at + i]) - 48
         if digit < 0 or digit > 9:
@@ -233,7 +233,7 @@ def _digits(buffer: Any, at: int, count: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar (Hinnant, 'chrono-compatible low-level date algorithms')."""
+    """Days since 1970-01-01 in the proleptic Gregorian calendar (Hinnant, 'chrono-Compatible Date Algorithms')."""
     y = year - (1 if month <= 2 else 0)
     era = y // 400
     of_era = y - era * 400

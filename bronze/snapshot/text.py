@@ -69,8 +69,9 @@ class RowReader:
                     f"the server's answer for {self._schema.name} is not a result set of {columns} columns"
                 )
             if row:
-                yield convert(buffer, offsets[:, :row], lengths[:, :row])
+                batch = convert(buffer, offsets[:, :row], lengths[:, :row])
                 self.zero_dates = convert.zero_dates
+                yield batch
             if state in (kernels.END, kernels.ERROR):
                 self._finish(result, buffer[start:end].tobytes())
                 return

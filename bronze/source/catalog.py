@@ -23,8 +23,10 @@ from lakeward.names import TableName
 from lakeward.schema import Column, TableSchema, column_from_catalog
 
 SYSTEM_SCHEMAS = ("mysql", "sys", "information_schema", "performance_schema")
-RESERVED = ("__ts_ms", "__transaction_id", "__transaction_order", "__deleted")
-RESERVED += ("__valid_from", "__valid_to", "__is_current")
+RESERVED = (
+    *("__ts_ms", "__transaction_id", "__transaction_order", "__deleted"),
+    *("__valid_from", "__valid_to", "__is_current"),
+)
 KeyKind = Literal["primary", "unique", "configured", "row"]
 
 
@@ -99,13 +101,14 @@ def estimated_rows(conn: pymysql.Connection, table: TableName) -> int:
 
 
 def unique_indexes(conn: pymysql.Connection, name: TableName) -> list[Index]:
-    """The indexes of `name` that can be a key, the best first: the primary key, then the fewest columns, then by name."""
+    """Indexes of `name` that can be a key, best first: the primary key, then the fewest columns, then by name."""
     return _best_first(_index_rows(conn, [name]).get(name, []))
 
 
 def _tables(conn: pymysql.Connection, config: Config, only: TableName | None = None) -> list[SourceTable]:
     marks = ", ".join(["%s"] * len(SYSTEM_SCHEMAS))
-    where, args = f"TABLE_SCHEMA NOT IN ({marks})", SYSTEM_SCHEMAS
+    where = f"TABLE_SCHEMA NOT IN ({marks})"
+    args: tuple[str, ...] = SYSTEM_SCHEMAS
     if only is not None:
         where, args = f"{where} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s", (*args, *only)
     found = rows(
@@ -128,7 +131,8 @@ def _columns(conn: pymysql.Connection, tables: Iterable[SourceTable]) -> dict[Ta
         for row in rows(
             conn,
             "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME, "
-            "GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION",
+            "GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s "
+            "ORDER BY TABLE_NAME, ORDINAL_POSITION",
             (schema,),
         ):
             if row[0] in names:
@@ -176,7 +180,9 @@ def _describe(table: SourceTable, found: list[tuple[Any, ...]], indexes: list[In
         if name in settings.exclude_columns:
             continue
         if str(name).lower() in RESERVED:
-            table.problems.append(_refused(table.name, f"has a column {name!r}, a name that Lakeward keeps for itself", name))
+            table.problems.append(
+                _refused(table.name, f"has a column {name!r}, a name that Lakeward keeps for itself", name)
+            )
             continue
         try:
             columns.append(
@@ -246,7 +252,8 @@ def _check_configured(config: Config, followed: list[TableName]) -> None:
     for name in config.tables:
         if name not in known:
             raise ConfigError(
-                f'[tables."{name}"] matches no table that is followed and that this user may read', hint=_nearest(name, known)
+                f'[tables."{name}"] matches no table that is followed and that this user may read',
+                hint=_nearest(name, known),
             )
 
 

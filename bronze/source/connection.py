@@ -114,7 +114,9 @@ def translated(error: BaseException, settings_or_what: object) -> LakewardError:
         return TransientError(message, hint="run the same command again", error=number)
     if number in _DENIED:
         return TerminalError(
-            message, hint="grant the replication user what it lacks: `lakeward doctor` prints the statement", error=number
+            message,
+            hint="grant the replication user what it lacks: `lakeward doctor` prints the statement",
+            error=number,
         )
     return TerminalError(message, hint="see the server's message", error=number)
 
@@ -183,7 +185,7 @@ def _tls_hint(cause: BaseException, tls: dict[str, Any]) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         if "hostname" in str(cause).lower() or "ip address" in str(cause).lower():
             return 'write the name that stands in the certificate into [source] url, or tls = { mode = "verify_ca" }'
-        return "name the file of the CA that signed the server's certificate: [source] tls = { ca = \"…\" }"
+        return 'name the file of the CA that signed the server\'s certificate: [source] tls = { ca = "…" }'
     if tls["mode"] == "preferred":
         return '[source] tls = { mode = "disabled" } where the server offers no usable TLS'
     return "turn TLS on at the server (ssl_ca, ssl_cert, ssl_key), or choose another [source] tls mode"

@@ -1,0 +1,146 @@
+"""The part of the preflight that looks at the followed tables: may they be read, and can they be copied faithfully."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pymysql
+
+from bronze.snapshot.select import select, source_table
+from bronze.source.catalog import SourceTable, survey
+from bronze.source.findings import Finding, error, warning
+from bronze.source.server import Flavour, rows
+from lakeward.config import Config
+from lakeward.errors import TerminalError
+from lakeward.names import TableName, mysql_identifier
+
+CASCADES_LOGGED_FROM = (9, 6, 0)  # MySQL: cascades are executed above InnoDB, and so reach the binlog
+_ROWS_PER_S = 200_000
+_TRANSACTIONAL = ("innodb", "rocksdb", "myrocks", "tokudb", "ndbcluster")
+
+
+def check_tables(conn: pymysql.Connection, config: Config, flavour: Flavour, version: tuple[int, ...]) -> list[Finding]:
+    """Findings about the tables that the configuration picks. Raises ConfigError as `catalog.discover`."""
+    tables = survey(conn, config)
+    if not tables:
+        return [_nothing(conn, config)]
+    found = [error(p.message, p.hint or "") for table in tables for p in table.problems]
+    found += _twins(tables)
+    for table in tables:
+        found += _table(conn, table)
+    if flavour == "mariadb" or version < CASCADES_LOGGED_FROM:
+        found += _cascades(conn, {t.name for t in tables})
+    return found + _duration(conn, tables)
+
+
+def _nothing(conn: pymysql.Connection, config: Config) -> Finding:
+    user = rows(conn, "SELECT CURRENT_USER()")[0][0]
+    name, _, host = str(user).rpartition("@")
+    globs = ", ".join(config.source.include) or "every schema"
+    schema = config.source.include[0].partition(".")[0] if config.source.include else "<schema>"
+    return error(
+        f"the user {user} can read no table that [source] include ({globs}) and exclude pick",
+        f"GRANT SELECT ON {mysql_identifier(schema)}.* TO '{name}'@'{host}';   -- or mend [source] include",
+    )
+
+
+def _table(conn: pymysql.Connection, table: SourceTable) -> list[Finding]:
+    found = []
+    if table.schema is not None:
+        unreadable = _unreadable(conn, table)
+        found += unreadable
+        if not table.schema.keys:
+            found.append(
+                warning(
+                    f"{table.name} has no key: its rows are compared whole, and equal rows are counted",
+                    f'ALTER TABLE {source_table(table.name)} ADD PRIMARY KEY (…);   -- or [tables."{table.name}"] keys',
+                )
+            )
+    if table.versioned:
+        found.append(
+            warning(
+                f"{table.name} is system-versioned: its history rows are rows of the copy too, told apart by the end "
+                "of their period, which is part of the key",
+                f'[source] exclude = ["{table.name}"]   # if that is not wanted',
+            )
+        )
+    elif table.engine.lower() not in _TRANSACTIONAL:
+        found.append(
+            warning(
+                f"{table.name} is of the engine {table.engine or 'unknown'}, which has no transactions: a statement "
+                "that fails half way leaves rows behind, and a snapshot beside writers is not of one moment",
+                f"ALTER TABLE {source_table(table.name)} ENGINE = InnoDB;",
+            )
+        )
+    return found
+
+
+def _unreadable(conn: pymysql.Connection, table: SourceTable) -> list[Finding]:
+    assert table.schema is not None
+    try:
+        rows(conn, select(table.schema, " LIMIT 0"))
+    except TerminalError as failure:
+        user = rows(conn, "SELECT CURRENT_USER()")[0][0]
+        name, _, host = str(user).rpartition("@")
+        return [
+            error(
+                f"the user {user} may not read {table.name}: {failure.message.rpartition(': ')[2]}",
+                f"GRANT SELECT ON {source_table(table.name)} TO '{name}'@'{host}';",
+            )
+        ]
+    return []
+
+
+def _twins(tables: list[SourceTable]) -> list[Finding]:
+    alike: dict[str, list[str]] = defaultdict(list)
+    for table in tables:
+        alike[str(table.name).lower()].append(str(table.name))
+    return [
+        warning(
+            f"{' and '.join(names)} differ only in case: engines and file systems that ignore case take them for one",
+            f'[source] exclude = ["{names[-1]}"], or rename it',
+        )
+        for names in alike.values()
+        if len(names) > 1
+    ]
+
+
+def _cascades(conn: pymysql.Connection, followed: set[TableName]) -> list[Finding]:
+    found = []
+    for schema, child, parent, name, on_update, on_delete in rows(
+        conn,
+        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, REFERENCED_TABLE_NAME, CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE "
+        "FROM information_schema.REFERENTIAL_CONSTRAINTS ORDER BY 1, 2, 4",
+    ):
+        rules = [f"ON {verb} {rule}" for verb, rule in (("UPDATE", on_update), ("DELETE", on_delete)) if _changes(rule)]
+        if rules and TableName(str(schema), str(child)) in followed:
+            table = source_table(TableName(str(schema), str(child)))
+            found.append(
+                warning(
+                    f"{schema}.{child} is changed by the foreign key {name} to {parent} ({', '.join(rules)}) inside "
+                    "the engine, which this server does not log: the copy drifts from the source after such a change",
+                    f"ALTER TABLE {table} DROP FOREIGN KEY {mysql_identifier(str(name))}, ADD … ON DELETE RESTRICT;   "
+                    f"-- or MySQL 9.6, or `lakeward verify --repair {schema}.{child}` after such changes",
+                )
+            )
+    return found
+
+
+def _changes(rule: object) -> bool:
+    return str(rule).upper() in ("CASCADE", "SET NULL", "SET DEFAULT")
+
+
+def _duration(conn: pymysql.Connection, tables: list[SourceTable]) -> list[Finding]:
+    settings = {str(k).lower(): str(v) for k, v in rows(conn, "SHOW GLOBAL VARIABLES LIKE '%expire_logs%'")}
+    kept_s = int(settings.get("binlog_expire_logs_seconds") or 0)
+    kept_s = kept_s or int(float(settings.get("expire_logs_days") or 0) * 86_400)
+    needed_s = sum(t.estimated_rows for t in tables) / _ROWS_PER_S
+    if kept_s and needed_s > kept_s / 2:
+        return [
+            warning(
+                f"the snapshot may take {needed_s / 3600:.1f} h and the binlog is kept for {kept_s / 3600:.1f} h: it "
+                "can be purged before the stream gets to it",
+                f"SET GLOBAL binlog_expire_logs_seconds = {int(needed_s * 4)};",
+            )
+        ]
+    return []
