@@ -12,7 +12,6 @@ import itertools
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from servers.running import Database, new_server
+from servers.running import Database, new_server, remove_orphans, temporary_folder
 
 from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
 from lakeward.embedded.replicator import replicator_url as url_of
@@ -36,10 +35,14 @@ FLAVOURS = [name for name in ("mysql", "mariadb") if name in os.environ.get("LAK
 _names = itertools.count(1)
 
 
+def pytest_sessionstart() -> None:
+    remove_orphans()
+
+
 @contextlib.contextmanager
 def running(flavour: str, settings: Mapping[str, str] | None = None) -> Iterator[EmbeddedServer]:
     """A new server with the replication user (SELECT on every schema); killed and removed at the end."""
-    folder = Path(tempfile.mkdtemp(prefix=f"lakeward-{flavour}-"))
+    folder = temporary_folder(flavour)
     try:
         server = new_server(flavour, folder, settings or {})
         try:

@@ -78,6 +78,18 @@ def option_file(
     return "\n".join(["[mysqld]", *lines, ""])
 
 
+def initialisation(binary: ServerBinary, data: Path) -> tuple[list[str], str | None]:
+    """The options, and what goes to standard input, with which `binary` makes the data folder `data` and ends.
+
+    Raises FileNotFoundError when the package lacks what that takes.
+    """
+    here = [f"--datadir={data}", *binary.arguments, *run_as()]
+    if binary.flavour == "mysql":
+        return [*here, "--initialize-insecure"], None
+    bootstrap = ["--bootstrap", "--skip-log-bin", "--log-warnings=0", "--enforce-storage-engine="]
+    return [*here, *bootstrap], bootstrap_sql(binary.basedir)
+
+
 def bootstrap_sql(basedir: Path) -> str:
     """What `mariadb-install-db` feeds a MariaDB in bootstrap mode, less the help tables and the open accounts.
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +16,10 @@ from typing import Any
 from pymysql.connections import Connection
 from servers.mysql_binaries import mysql_binary
 
-from lakeward.embedded.binaries import Flavour, ServerBinary, mariadb_from_maven, server_on_path
+from lakeward.artifacts import cache_dir
+from lakeward.embedded.binaries import Flavour, ServerBinary, mariadb_from_maven, publish, server_on_path
+from lakeward.embedded.options import RELAXED, RELAXED_OF_FLAVOUR, SOURCE, SOURCE_OF_FLAVOUR
+from lakeward.embedded.process import command_line
 from lakeward.embedded.server import EmbeddedServer
 from lakeward.names import mysql_identifier
 
@@ -26,8 +34,37 @@ def binary(flavour: str) -> ServerBinary:
 def new_server(flavour: str, folder: Path, settings: Mapping[str, str]) -> EmbeddedServer:
     """A server with its data made, not started."""
     server = EmbeddedServer(binary(flavour), folder, settings)
-    server.initialise()
+    layout = any(re.match("innodb|lower_case", name) for name in settings)
+    server.initialise(copy_of=None if layout else _template(server.binary))
     return server
+
+
+def temporary_folder(flavour: str) -> Path:
+    """A folder whose name says which process will remove it."""
+    return Path(tempfile.mkdtemp(prefix=f"lakeward-{flavour}-{os.getpid()}-"))
+
+
+def remove_orphans() -> None:
+    """Ends the servers of test runs that were killed and could not do it themselves."""
+    for folder in Path(tempfile.gettempdir()).glob("lakeward-m*-*-*"):
+        owner = re.fullmatch(r"lakeward-(?:mysql|mariadb)-(\d+)-.+", folder.name)
+        with contextlib.suppress(OSError):
+            if owner and folder.stat().st_uid == os.geteuid() and not command_line(int(owner[1])):
+                if server := EmbeddedServer.attach(folder):
+                    server.kill()
+                shutil.rmtree(folder)
+
+
+def _template(program: ServerBinary) -> Path:
+    """The data folder of a new server of this program, made once a user: MySQL takes three seconds to make one."""
+    options = repr((program, SOURCE, SOURCE_OF_FLAVOUR, RELAXED, RELAXED_OF_FLAVOUR))
+    name = f"{program.flavour}-data-{hashlib.sha256(options.encode()).hexdigest()[:12]}"
+    home = cache_dir() / "servers" / name
+    if not home.is_dir():
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=home.parent) as draft:
+            EmbeddedServer(program, Path(draft)).initialise()
+            publish(Path(draft) / "data", home)
+    return home
 
 
 @dataclass(frozen=True)
