@@ -47,6 +47,8 @@ def altered(table: TableName, rest: Cursor, default_schema: str, *, lossy: bool)
     parts = rest.clauses()
     renames = 0
     for part in parts:
+        if part.take("ORDER", "BY"):  # the last clause, with commas of its own
+            break
         before = found.renamed
         found.harmless = _clause(part, found, default_schema) and found.harmless
         renames += found.renamed is not before
@@ -92,8 +94,7 @@ def _keeps_rows(c: Cursor) -> bool:
     # Rows move between partitions; the server refuses where one would have no place.
     partitions = ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "COALESCE", "REORGANIZE")
     return (
-        c.take("ORDER", "BY")
-        or c.take("PARTITION", "BY")
+        c.take("PARTITION", "BY")
         or c.take("REMOVE", "PARTITIONING")
         or any(c.take(word, "PARTITION") for word in partitions)
     )
@@ -172,14 +173,14 @@ def _column(c: Cursor, found: _Found) -> bool:
     while not c.done:
         if c.take("NULL") or c.take("DEFAULT", "NULL"):
             nullable = True
-        elif c.take_any(*_TYPES, "FIRST", "INVISIBLE", "VISIBLE") or c.take("UNIQUE", "KEY") or c.take("UNIQUE"):
-            continue
-        elif c.peek() == "(":  # of the type
-            c.skip()
         elif c.take("CHARACTER", "SET") or c.take_any(
             "CHARSET", "COLLATE", "COMMENT", "AFTER", "SRID", "REF_SYSTEM_ID", "COLUMN_FORMAT", "STORAGE"
         ):
             c.take("=")
+            c.skip()
+        elif c.take_any(*_TYPES, "FIRST", "INVISIBLE", "VISIBLE") or c.take("UNIQUE", "KEY") or c.take("UNIQUE"):
+            continue
+        elif c.peek() == "(":  # of the type
             c.skip()
         else:
             return False

@@ -9,7 +9,7 @@ Source: MySQL manual, "Data Definition Statements"; MariaDB knowledge base, the 
 
 from __future__ import annotations
 
-import re
+import logging
 
 import sqlglot
 from sqlglot import exp
@@ -140,26 +140,37 @@ def _of_no_table(c: Cursor) -> tuple[Effect, ...]:
 
 
 def written_tables(sql: str, default_schema: str) -> tuple[TableName, ...] | None:
-    """The tables that an INSERT, UPDATE, DELETE, REPLACE or LOAD writes to; None where that cannot be told."""
-    load = _LOAD.search(sql) if first_word(sql) == "LOAD" else None
-    if load:
-        table = Cursor(tokens(load[1]) or []).table(default_schema)
-        return None if table is None else (table,)
+    """The tables that an INSERT, UPDATE, DELETE, REPLACE or LOAD writes to; None where that cannot be told.
+
+    Triggers that fire on it may write to others.
+    """
+    cursor = Cursor(tokens(sql) or [])
+    if cursor.take_any("INSERT", "REPLACE"):
+        while cursor.take_any("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO"):
+            pass
+        return _one(cursor.table(default_schema))
+    if cursor.take_any("LOAD"):
+        while not cursor.done and not cursor.take("INTO", "TABLE"):
+            cursor.skip()
+        return _one(cursor.table(default_schema))
     try:
         tree = sqlglot.parse_one(sql, dialect="mysql")
     except SqlglotError:
         return None
-    if isinstance(tree, exp.Insert):
-        named = [tree.this.find(exp.Table)]
-    elif isinstance(tree, exp.Update):
+    if isinstance(tree, exp.Update):
         named = list(tree.find_all(exp.Table))
     elif isinstance(tree, exp.Delete):
-        named = list(tree.args.get("tables") or []) or [tree.this.find(exp.Table)]
         aliases = {t.alias: t for t in tree.find_all(exp.Table) if t.alias}
-        named = [aliases.get(t.name, t) if t is not None and not t.db else t for t in named]
+        named = list(tree.args.get("tables") or []) or list(tree.this.find_all(exp.Table))
+        named = [t if t.db else aliases.get(t.name, t) for t in named]
     else:
         return None
-    return None if None in named else tuple(TableName(t.db or default_schema, t.name) for t in named if t is not None)
+    return tuple(TableName(t.db or default_schema, t.name) for t in named) or None
 
 
-_LOAD = re.compile(r"\bINTO\s+TABLE\s+(.*)", re.IGNORECASE | re.DOTALL)
+def _one(table: TableName | None) -> tuple[TableName, ...] | None:
+    return None if table is None else (table,)
+
+
+# It warns of what it cannot parse with the statement's text, which may hold what must not be logged.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)

@@ -1,0 +1,22 @@
+"""A binlog file on disk as raw events, for whoever has the file and not the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bronze.binlog.events import HEADER, HEADER_SIZE, MAGIC
+from lakeward.errors import TerminalError
+
+
+def read_file(path: Path) -> Iterator[bytes]:
+    """The events of one file, one by one. An event that is cut off comes as what is there of it.
+
+    Raises TerminalError for a file that is no binlog, or is encrypted as a whole (MySQL's binlog_encryption).
+    """
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise TerminalError(f"{path} is no binlog file, or an encrypted one", hint="read it through the server")
+        while head := file.read(HEADER_SIZE):
+            rest = file.read(max(0, HEADER.unpack(head)[3] - HEADER_SIZE)) if len(head) == HEADER_SIZE else b""
+            yield head + rest
