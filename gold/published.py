@@ -24,9 +24,7 @@ class PublishedTable:
     location: str  # <root>/gold/<schema>/<table>: absolute path or URI
     metadata_file: str  # <location>/metadata/v<n>.metadata.json: absolute path or URI
     export_location: str | None  # <root>/export/<schema>/<table>/cut=…: the folder of current Parquet files
-    columns: tuple[
-        tuple[str, str], ...
-    ]  # (name, Spark SQL type such as "bigint" or "array<float>"), in order
+    columns: tuple[tuple[str, str], ...]  # (name, Spark SQL type such as "bigint" or "array<float>"), in order
     rows: int
     cut: Checkpoint  # the table equals the source at this position
     published_ms: int  # when its snapshot was committed, milliseconds since 1970 UTC

@@ -38,7 +38,7 @@ class GoldTable:
     silver_id: str = ""  # mirrors: the Delta table's own id
     generation: int = 0  # mirrors: of the source's snapshot
     export_location: str | None = None  # mirrors: the folder of Parquet files
-    export_snapshot: int | None = None  # mirrors: the snapshot that is in it
+    export_metadata: str | None = None  # mirrors: the metadata_file that it was written from
     inputs: dict[str, int] = field(default_factory=dict)  # marts: snapshot of each table that was read
     model: str = ""  # marts: hash of the SQL
 
@@ -49,9 +49,7 @@ class GoldState:
 
     run: int = 0
     cut: Checkpoint | None = None
-    intent: dict[str, Any] | None = (
-        None  # {"run": n, "cut": …, "tables": {name: silver version}}: a run has begun
-    )
+    intent: dict[str, Any] | None = None  # {"run": n, "cut": …, "tables": {name: silver version}}: a run has begun
     tables: dict[str, GoldTable] = field(default_factory=dict)  # by "schema.table"
 
 
@@ -65,9 +63,7 @@ def load_gold(lake: Lake) -> GoldState:
             f"{lake.path('_lakeward', DOCUMENT + '.json')} is of another version of Lakeward",
             hint="run the version that wrote it, or start a new lake root",
         )
-    tables = {
-        n: GoldTable(**{**t, "cut": Checkpoint.from_json(t["cut"])}) for n, t in doc.pop("tables").items()
-    }
+    tables = {n: GoldTable(**{**t, "cut": Checkpoint.from_json(t["cut"])}) for n, t in doc.pop("tables").items()}
     cut = doc.pop("cut")
     return GoldState(**doc, cut=Checkpoint.from_json(cut) if cut else None, tables=tables)
 

@@ -1,0 +1,159 @@
+"""Gold's Iceberg tables: what stands published, and the commits that change it.
+
+Promise: each change is one snapshot, and its summary says what it holds: the cut, the silver version, the run. So
+the table itself tells a run that follows a killed one what is published, whatever gold.json says. Readers see the old
+snapshot or the new one; a rebuild replaces the table in one commit too, and columns that stay keep their field ids.
+
+Iceberg takes summary properties for a MERGE from the Spark session's settings alone, so each thread that commits has
+a session of its own (`catalog_session`), bound to the lake's own catalog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakeward.lake import Lake
+from lakeward.names import encode_path, spark_identifier
+
+CATALOG = "gold"
+PREFIX = "lakeward."
+_SUMMARY = f"spark.sql.iceberg.snapshot-property.{PREFIX}"
+PROPERTIES = {
+    "format-version": "2",  # Snowflake: never upgraded in place
+    "write.delete.mode": "copy-on-write",
+    "write.update.mode": "copy-on-write",
+    "write.merge.mode": "copy-on-write",
+    "write.format.default": "parquet",
+    "write.parquet.compression-codec": "zstd",
+    "write.target-file-size-bytes": str(256 << 20),
+    # A reader may hold any metadata file that was ever named to it.
+    "write.metadata.delete-after-commit.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A table's current snapshot."""
+
+    snapshot: int
+    metadata_file: str
+    committed_ms: int
+    rows: int
+    bytes: int
+    columns: tuple[tuple[str, str], ...]  # (name, Spark SQL type), in order
+    lakeward: Mapping[str, str]  # the summary's properties under PREFIX; empty when another program wrote last
+
+
+def identifier(schema: str, table: str) -> str:
+    """`shop`, `order items` → gold.`shop`.`order-20-items`: the parts of the path, quoted for Spark SQL."""
+    return f"{CATALOG}.{spark_identifier(encode_path(schema))}.{spark_identifier(encode_path(table))}"
+
+
+def location(lake: Lake, schema: str, table: str) -> str:
+    """The folder of the table that `identifier` names."""
+    return lake.path(CATALOG, encode_path(schema), encode_path(table))
+
+
+def catalog_session(spark: SparkSession, lake: Lake) -> SparkSession:
+    """A session of one thread's own, with `spark`'s settings and this lake's catalog, which caches nothing.
+
+    With a cached catalog, one session would go on reading the snapshot from before another's commit.
+    """
+    own = spark.newSession()
+    known = own.conf.getAll
+    for key, value in spark.conf.getAll.items():
+        if known.get(key) != value and spark.conf.isModifiable(key):
+            own.conf.set(key, value)
+    own.conf.set(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
+    own.conf.set(f"spark.sql.catalog.{CATALOG}.type", "hadoop")
+    own.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", lake.path(CATALOG))
+    own.conf.set(f"spark.sql.catalog.{CATALOG}.cache-enabled", "false")
+    return own
+
+
+def standing(session: SparkSession, name: str) -> Standing | None:
+    """What the table `name` (an identifier) holds now, or None where there is no such table."""
+    table = _load(session, name)
+    if table is None:
+        return None
+    current = table.currentSnapshot()
+    if current is None:  # created by hand and never written
+        return None
+    summary = dict(current.summary())
+    author = current
+    while author is not None and author.operation() == "replace":  # a compaction changes no row
+        author = table.snapshot(author.parentId()) if author.parentId() is not None else None
+    said = dict(author.summary()) if author is not None else {}
+    return Standing(
+        snapshot=current.snapshotId(),
+        metadata_file=table.operations().current().metadataFileLocation(),
+        committed_ms=current.timestampMillis(),
+        rows=int(summary["total-records"]),
+        bytes=int(summary["total-files-size"]),
+        columns=columns_of(session.table(name)),
+        lakeward={k.removeprefix(PREFIX): v for k, v in said.items() if k.startswith(PREFIX)},
+    )
+
+
+def _load(session: SparkSession, name: str) -> Any:
+    """Iceberg's own Table object, or None. Its metadata is read from the lake, not from a cache."""
+    jvm: Any = session._jvm
+    sessions = getattr(getattr(jvm, "org.apache.spark.sql.classic.SparkSession$"), "MODULE$")
+    before = sessions.getActiveSession()
+    # Spark looks a catalog up in the settings of the session that is active in this thread.
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        catalog = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
+        encoded = name.replace("`", "").removeprefix(f"{CATALOG}.")  # neither part holds a dot or a quote
+        there = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(encoded)
+        return catalog.loadTable(there) if catalog.tableExists(there) else None
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def columns_of(frame: DataFrame) -> tuple[tuple[str, str], ...]:
+    return tuple((f.name, f.dataType.simpleString()) for f in frame.schema.fields)
+
+
+@contextlib.contextmanager
+def summary(session: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Within it, each snapshot that `session` commits carries these properties under PREFIX."""
+    for key, value in properties.items():
+        session.conf.set(_SUMMARY + key, value)
+    try:
+        yield
+    finally:
+        for key in properties:
+            session.conf.unset(_SUMMARY + key)
+
+
+def replace(frame: DataFrame, name: str) -> None:
+    """Create the table, or replace its rows and columns in one snapshot. Every column is optional."""
+    writer = frame.writeTo(name).using("iceberg")
+    for key, value in PROPERTIES.items():
+        writer = writer.tableProperty(key, value)
+    writer.createOrReplace()
+
+
+def overwrite(frame: DataFrame, name: str) -> None:
+    """Replace the rows of a table whose columns stay as they are, in one snapshot; create it where it is missing."""
+    if standing(frame.sparkSession, name) is None:
+        replace(frame, name)
+    else:
+        frame.writeTo(name).overwrite(F.lit(True))
+
+
+def add_columns(session: SparkSession, name: str, columns: Sequence[tuple[str, str, str | None]]) -> None:
+    """Add (column, type, the column before it; None: first) to the table. Old rows read NULL there."""
+    for column, kind, before in columns:
+        place = "FIRST" if before is None else f"AFTER {spark_identifier(before)}"
+        session.sql(f"ALTER TABLE {name} ADD COLUMN {spark_identifier(column)} {kind} {place}")

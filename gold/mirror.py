@@ -1,0 +1,220 @@
+"""An Iceberg mirror of one silver table: what has to be done to it, and the one commit that does it.
+
+In two steps, since nothing may be published before the gates of all tables have passed. `prepare` finds out how far
+the mirror has come (from the summary of its own snapshot, so that a killed run repeats nothing), reads what silver
+changed since, and asks the gate. `publish` commits.
+
+A mirror follows the change feed. It is rebuilt in one replacing snapshot where the feed cannot say what changed: the
+feed was vacuumed, the silver table is a new one, holds a new generation or has other keys, a column changed its type
+or went, or another program wrote the mirror.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from gold import changes, iceberg
+from gold.iceberg import Standing
+from gold.merge import lowered, merge_counted, merge_keyed
+from gold.state import GoldTable
+from lakeward.config import Config
+from lakeward.lake import Lake
+from lakeward.position import Checkpoint
+from lakeward.schema import TableSchema
+
+if TYPE_CHECKING:
+    from lakeward.quality import GateResult
+
+Action = Literal["created", "rebuilt", "merged", "unchanged"]
+Columns = tuple[tuple[str, str], ...]  # (name, Spark SQL type)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The silver table that a mirror has to equal."""
+
+    schema: TableSchema
+    cut: Checkpoint
+    version: int
+    generation: int
+
+    @property
+    def identifier(self) -> str:
+        return iceberg.identifier(*self.schema.name)
+
+
+@dataclass(frozen=True)
+class Silver:
+    """A silver Delta table as its log describes it."""
+
+    id: str
+    columns: Columns  # names in lower case
+
+
+@dataclass(frozen=True)
+class Decision:
+    action: Action
+    reason: str = ""  # why a rebuild
+    since: int = -1  # merged: the version that the mirror holds
+    added: tuple[tuple[str, str, str | None], ...] = ()  # merged: (column, type, the column before it)
+
+
+@dataclass
+class Prepared:
+    """A mirror's work after its gate: `gated` is None where there are no rows to write."""
+
+    wanted: Wanted
+    decision: Decision
+    silver_id: str
+    standing: Standing | None
+    gated: GateResult | None
+
+
+def decide(wanted: Wanted, silver: Silver, standing: Standing | None, known: GoldTable | None) -> Decision:
+    """What makes the mirror `standing` equal to `wanted`. `known` is what gold.json says of it."""
+    if standing is None:
+        return Decision("created")
+    said = standing.lakeward
+    if "silver-version" not in said or "silver-id" not in said:
+        return Decision("rebuilt", "another program wrote its newest snapshot")
+    version, generation = int(said["silver-version"]), int(said.get("generation", 0))
+    if known is not None and known.snapshot == standing.snapshot and known.silver_id == said["silver-id"]:
+        version = max(version, known.silver_version)  # versions that changed no row made no snapshot
+    if said["silver-id"] != silver.id:
+        return Decision("rebuilt", "its silver table was created anew")
+    if generation != wanted.generation:
+        return Decision("rebuilt", f"the source table was read anew (generation {wanted.generation})")
+    if json.loads(said.get("keys", "[]")) != list(wanted.schema.keys):
+        return Decision("rebuilt", f"its keys are now {', '.join(wanted.schema.keys) or 'the whole row'}")
+    if version > wanted.version:
+        return Decision("rebuilt", f"its silver table went back from version {version} to {wanted.version}")
+    now = dict(silver.columns)
+    altered = [c for c, kind in standing.columns if now.get(c) != kind]
+    if altered:
+        return Decision("rebuilt", f"columns were altered or dropped: {', '.join(altered)}")
+    if version == wanted.version:
+        return Decision("unchanged", since=version)
+    held = {c for c, _ in standing.columns}
+    before = [None, *[c for c, _ in silver.columns]]
+    added = tuple((c, kind, b) for (c, kind), b in zip(silver.columns, before, strict=False) if c not in held)
+    return Decision("merged", since=version, added=added)
+
+
+def prepare(
+    session: SparkSession, lake: Lake, config: Config, wanted: Wanted, known: GoldTable | None, run: int
+) -> Prepared:
+    """Read what changed and ask the gate; nothing is written. Raises GateStoppedError."""
+    path = lake.table("silver", wanted.schema.name)
+    silver = describe(session, path)
+    standing = iceberg.standing(session, wanted.identifier)
+    decision = decide(wanted, silver, standing, known)
+    schema = narrowed(wanted.schema, silver.columns)
+    frame: DataFrame | None = None
+    if decision.action == "merged":
+        versions = (decision.since + 1, wanted.version)
+        try:
+            frame = _changes(session, path, versions, schema)
+        except changes.FeedGoneError as error:
+            log.warning("%s: silver's change feed is gone: %s", wanted.schema.name, str(error).splitlines()[0])
+            decision = Decision("rebuilt", f"silver's change feed of versions {versions[0]} to {versions[1]} is gone")
+        else:
+            if frame.isEmpty():
+                frame = None
+                decision = decision if decision.added else Decision("unchanged", since=wanted.version)
+    if decision.action in ("created", "rebuilt"):
+        frame = changes.state_at(session, path, wanted.version)
+    gated = None
+    if frame is not None:
+        # Great Expectations takes seconds to import, and most runs of a quiet source have nothing to judge.
+        from lakeward.quality import gate
+
+        gated = gate(frame, schema=schema, layer="gold", config=config, lake=lake, run=run)
+    return Prepared(wanted, decision, silver.id, standing, gated)
+
+
+def _changes(session: SparkSession, path: str, versions: tuple[int, int], schema: TableSchema) -> DataFrame:
+    if schema.counted:
+        return changes.net_per_value(session, path, versions)
+    return changes.last_per_key(session, path, versions, schema.keys)
+
+
+def narrowed(schema: TableSchema, columns: Columns) -> TableSchema:
+    """`schema` without the columns that silver does not have yet: bronze may be ahead by an ALTER."""
+    there = {c for c, _ in columns}
+    return dataclasses.replace(schema, columns=tuple(c for c in schema.columns if c.name.lower() in there))
+
+
+def publish(session: SparkSession, work: Prepared, run: int) -> Standing:
+    """Commit what was prepared, in one snapshot, and say what stands then."""
+    name, decision = work.wanted.identifier, work.decision
+    if work.standing is not None and decision.action == "unchanged":
+        return work.standing
+    iceberg.add_columns(session, name, decision.added)
+    if work.gated is not None:
+        with iceberg.summary(session, properties(work, run)):
+            if decision.action != "merged":
+                iceberg.replace(lowered(work.gated.passed), name)
+            elif work.wanted.schema.counted:
+                merge_counted(work.gated.passed, name)
+            else:
+                merge_keyed(work.gated.passed, name, work.wanted.schema.keys)
+    stands = iceberg.standing(session, name)
+    assert stands is not None, f"{name} was committed and is not there"
+    return stands
+
+
+def properties(work: Prepared, run: int) -> dict[str, str]:
+    """What the snapshot's summary says of itself, under `iceberg.PREFIX`."""
+    return {
+        "run": str(run),
+        "cut": str(work.wanted.cut.at),
+        "cut-gtid": work.wanted.cut.gtid,
+        "silver-version": str(work.wanted.version),
+        "silver-id": work.silver_id,
+        "generation": str(work.wanted.generation),
+        "keys": json.dumps(work.wanted.schema.keys),
+    }
+
+
+def record(work: Prepared, stands: Standing, lake: Lake, known: GoldTable | None) -> GoldTable:
+    """The table's entry in gold.json; its export is carried over from `known`."""
+    schema, table = work.wanted.schema.name
+    return GoldTable(
+        schema=schema,
+        table=table,
+        kind="mirror",
+        identifier=work.wanted.identifier,
+        location=iceberg.location(lake, schema, table),
+        metadata_file=stands.metadata_file,
+        snapshot=stands.snapshot,
+        columns=[list(c) for c in stands.columns],
+        rows=stands.rows,
+        cut=work.wanted.cut,
+        published_ms=stands.committed_ms,
+        silver_version=work.wanted.version,
+        silver_id=work.silver_id,
+        generation=work.wanted.generation,
+        export_location=known.export_location if known else None,
+        export_metadata=known.export_metadata if known else None,
+    )
+
+
+def describe(session: SparkSession, path: str) -> Silver:
+    """The Delta table's id and columns, from its log alone: DESCRIBE DETAIL would cost a quarter of a second."""
+    jvm: Any = session._jvm
+    snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTableWithSnapshot(session._jsparkSession, path)._2()
+    schema = T.StructType.fromJson(json.loads(snapshot.schema().json()))
+    return Silver(snapshot.metadata().id(), _columns(schema.fields))
+
+
+def _columns(fields: Sequence[T.StructField]) -> Columns:
+    return tuple((f.name.lower(), f.dataType.simpleString()) for f in fields)
