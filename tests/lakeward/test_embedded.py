@@ -102,7 +102,9 @@ def test_another_process_finds_the_server_and_can_stop_it(own_server):
     assert not server.is_running()
     assert EmbeddedServer.attach(server.folder) is None
     server.start()
-    assert EmbeddedServer.attach(server.folder).pid == server.pid
+    found = EmbeddedServer.attach(server.folder)
+    assert found is not None
+    assert found.pid == server.pid
 
 
 def test_the_server_outlives_the_process_that_started_it(own_server):
@@ -115,6 +117,7 @@ def test_the_server_outlives_the_process_that_started_it(own_server):
     subprocess.run([sys.executable, "-c", script, str(server.folder)], check=True, timeout=120)
     found = EmbeddedServer.attach(server.folder)
     assert found is not None
+    assert found.pid is not None
     assert os.getsid(found.pid) == found.pid
     found.admin().close()
 
@@ -150,7 +153,7 @@ def test_a_server_that_cannot_start_shows_its_log(own_server):
     server.settings["no_such_variable"] = "1"
     with pytest.raises(TerminalError, match="it ended while it was starting") as caught:
         server.start()
-    assert "no_such_variable" in caught.value.facts["log"]
+    assert "no_such_variable" in str(caught.value.facts["log"])
 
 
 def test_a_folder_whose_path_is_too_long_for_a_socket_gets_a_short_one(tmp_path):

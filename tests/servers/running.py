@@ -27,7 +27,8 @@ from lakeward.names import mysql_identifier
 def binary(flavour: str) -> ServerBinary:
     """The program the tests run: MySQL as `mysql_binary` finds it; MariaDB from PATH, else from Maven Central."""
     if flavour == "mysql":
-        return mysql_binary()
+        found: ServerBinary = mysql_binary()
+        return found
     return server_on_path("mariadb") or mariadb_from_maven()
 
 
