@@ -16,8 +16,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
-from silver.columns import DELETED, META, identity, key_numbers, keyless, of_image, of_table
+from silver.columns import DELETED, META, identity, key_numbers, keyless, of_image, of_table, same
 from silver.events import Truncation, after, changes
 from silver.plan import TablePlan
 
@@ -25,13 +26,23 @@ ROW = ("kind", "image", "ts_ms", "tx_id", "tx_order", "gone")
 _STREAM, _SNAPSHOT = "source.snapshot = false", "source.snapshot = true"
 
 
-def keyed(events: DataFrame, plan: TablePlan, truncation: Truncation | None, *, soft: bool) -> DataFrame:
-    """One row a key that `events` touch: its last change. Columns as ROW, kinds upsert and delete."""
+def keyed(
+    events: DataFrame,
+    plan: TablePlan,
+    truncation: Truncation | None,
+    *,
+    soft: bool,
+    only: DataFrame | None = None,
+) -> DataFrame:
+    """One row a key that `events` touch: its last change. Columns as ROW, kinds upsert and delete.
+
+    `only` is a frame of the key's columns, as the source calls them: other keys are left out.
+    """
     schema = plan.schema
-    last = latest(_with_key(changes(events.where(_STREAM), schema), schema), schema)
+    last = latest(_with_key(_only(changes(events.where(_STREAM), schema), schema, only), schema), schema)
     if plan.since is None and (truncation is None or soft):
         # Any event of the stream beats the snapshot's row of its key, and that row is there once: no need to group.
-        rows = _with_key(changes(events.where(_SNAPSHOT), schema), schema)
+        rows = _with_key(_only(changes(events.where(_SNAPSHOT), schema), schema, only), schema)
         last = rows.join(_keys(last, schema), on=_same_key(schema), how="left_anti").unionByName(last)
     if truncation is not None:
         last = _truncated(last, truncation) if soft else last.where(after(truncation))
@@ -56,15 +67,22 @@ def kept(events: DataFrame, passed: DataFrame, rows: DataFrame, schema: TableSch
 
 
 def counted(
-    events: DataFrame, target: DataFrame | None, plan: TablePlan, truncation: Truncation | None, *, soft: bool
+    events: DataFrame,
+    target: DataFrame | None,
+    plan: TablePlan,
+    truncation: Truncation | None,
+    *,
+    soft: bool,
+    only: DataFrame | None = None,
 ) -> DataFrame:
     """The rows without a key that have to go and come, so that each value is there as often as at the source.
 
-    `target` is the silver table before the merge, None for an empty one. Columns as ROW, kinds take and put.
+    `target` is the silver table before the merge, None for an empty one; `only` as in `keyed`, all columns without a
+    key. Columns as ROW, kinds take and put.
     """
     schema, replaces = plan.schema, plan.since is None or truncation is not None
     columns = of_image(schema, "image")
-    changed = changes(events, schema, halves=True).where(keyless(schema, columns))
+    changed = _only(changes(events, schema, halves=True), schema, only).where(keyless(schema, columns))
     if truncation is not None:
         changed = changed.where(after(truncation))
     net = (
@@ -78,7 +96,7 @@ def counted(
     if target is None:
         have = net.where("false").selectExpr("id", "new.*")
     else:
-        have = _present(target, schema, soft=soft)
+        have = _only(_present(target, schema, soft=soft), schema, only)
     if not replaces:
         have = have.join(net.where("net < 0").select("id"), on="id", how="left_semi")
     have = have.groupBy("id").agg(
@@ -123,6 +141,16 @@ def _present(target: DataFrame, schema: TableSchema, *, soft: bool) -> DataFrame
     if soft:
         rows = rows.where(f"NOT t.{DELETED}")
     return rows.selectExpr(f"{identity(schema, columns)} AS id", f"named_struct({fields}) AS image", *meta)
+
+
+def _only(rows: DataFrame, schema: TableSchema, only: DataFrame | None) -> DataFrame:
+    """The rows of some keys. `rows` has an `image`; a key is compared by its exact columns, NULL with NULL."""
+    if only is None:
+        return rows
+    numbers = key_numbers(schema) or range(len(schema.columns))
+    named = [F.col(quoted(schema.columns[i].name)).alias(f"only{i}") for i in numbers]
+    on = [F.expr(same(schema.columns[i], f"image.c{i}", f"only{i}")) for i in numbers]
+    return rows.join(only.select(*named), on=on, how="left_semi")
 
 
 def _with_key(changed: DataFrame, schema: TableSchema) -> DataFrame:

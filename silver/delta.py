@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -74,7 +74,7 @@ def once(session: SparkSession, app: str, run: int) -> Iterator[None]:
 def snapshot(spark: SparkSession, location: str) -> Any:
     """Delta's own view of the table as it is now (a JVM object)."""
     jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)  # type: ignore[attr-defined]
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
     none = jvm.scala.Option.empty()
     return log.update(False, none, none)
 
@@ -111,8 +111,8 @@ def ensure(spark: SparkSession, location: str, fields: Fields) -> bool:
 
 
 def ensure_history(spark: SparkSession, location: str, schema: TableSchema, *, generation: int) -> None:
-    """As `ensure`, for a history: a column that the source has dropped stays. One that has another type now is cast, and
-    its old values are kept aside as `<column>__until_<generation>` where a cast would alter one."""
+    """As `ensure`, for a history: a column that the source has dropped stays. One that has another type now is
+    cast, and its old values are kept aside as `<column>__until_<generation>` where a cast would alter one."""
     wanted = history_fields(schema)
     if version(spark, location) < 0:
         ensure(spark, location, wanted)
@@ -194,7 +194,9 @@ def _awkward(names: Iterator[str] | Sequence[str]) -> bool:
 
 
 def _struct(fields: Fields) -> StructType:
-    return StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in fields))
+    parsed = StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in fields))
+    assert isinstance(parsed, StructType)
+    return parsed
 
 
 def _twins(missing: Fields, present: Fields) -> bool:

@@ -86,7 +86,7 @@ def after(truncation: Truncation) -> str:
 
 
 def changes(events: DataFrame, schema: TableSchema, *, halves: bool = False) -> DataFrame:
-    """The changes that `events` make. With `halves` every update is a delete and an upsert, whether the key moved or not.
+    """The changes that `events` make. With `halves` every update is two, whether it moves the key or not.
 
     Columns: op, image, ts_ms, tx_id, tx_order, at.
     """

@@ -1,10 +1,11 @@
 """SCD type 2: `<table>__history`, one version of a row for each transaction that changed it.
 
 A version is open from its transaction's commit (`__valid_from`) until the next one that changed or deleted the row
-(`__valid_to`, exclusive). Several changes of a row in one transaction are one version, its last; a transaction that leaves
-a row as it was makes none; a row that is deleted and inserted again has a gap. A snapshot opens versions at the time
-it was taken: a row that the stream has changed since then opens with what the first such change found there, since the
-snapshot may have read it later. Should the source's clock go back, a version starts no earlier than the one before it.
+(`__valid_to`, exclusive). Several changes of a row in one transaction are one version, its last; a transaction that
+leaves a row as it was makes none; a row that is deleted and inserted again has a gap. A snapshot opens versions at the
+time it was taken: a row that the stream has changed since then opens with what the first such change found there,
+since the snapshot may have read it later. Should the source's clock go back, a version starts no earlier than the one
+before it.
 """
 
 from __future__ import annotations
@@ -41,10 +42,31 @@ def seed(session: SparkSession, location: str, current: DataFrame, schema: Table
 def merge_history(
     session: SparkSession, location: str, events: DataFrame, plan: TablePlan, *, run: int, truncate: bool, gone_ms: int
 ) -> None:
-    """Close and open versions as `events` say, in one commit. `gone_ms` is when rows end that a new generation no longer
-    has. Raises as Delta does."""
-    versions = _versions(_states(session, location, events, plan, truncate=truncate, gone_ms=gone_ms), plan.schema)
-    opened = {quoted(c.name): f"s.image.c{i}" for i, c in enumerate(plan.schema.columns)}
+    """Close and open versions as `events` say, in one commit. `gone_ms` is when rows end that a new generation
+    no longer has."""
+    states = _states(session, location, events, plan, truncate=truncate, gone_ms=gone_ms)
+    _merge_versions(session, location, states, plan.schema, app=APP_ID, run=run)
+
+
+def merge_recomputed(
+    session: SparkSession, location: str, rows: DataFrame, schema: TableSchema, *, app: str, run: int
+) -> None:
+    """Let the open versions follow rows (kinds upsert and delete) that were computed anew. Past versions stay."""
+    states = rows.withColumn("id", F.expr(identity(schema, of_image(schema, "image")))).selectExpr(
+        *("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "'recomputed' AS unit"),
+        f"{_at(1, 0, 0, half=0)} AS at",
+        "false AS open",
+    )
+    existing = _open_versions(session, location, schema).join(states.select("id"), "id", "left_semi")
+    both = states.unionByName(existing.select(*_STATE))
+    _merge_versions(session, location, both, schema, app=app, run=run)
+
+
+def _merge_versions(
+    session: SparkSession, location: str, states: DataFrame, schema: TableSchema, *, app: str, run: int
+) -> None:
+    versions = _versions(states, schema)
+    opened = {quoted(c.name): f"s.image.c{i}" for i, c in enumerate(schema.columns)}
     opened |= {name: f"s.{short}" for (name, _), short in zip(META, SHORT, strict=True)}
     opened |= {
         "__valid_from": "timestamp_millis(s.from_ms)",
@@ -52,7 +74,7 @@ def merge_history(
         "__is_current": "s.to_ms IS NULL",
     }
     closed = {"__valid_to": "timestamp_millis(s.to_ms)", "__is_current": "false"}
-    on = f"t.__is_current AND {identity(plan.schema, of_table(plan.schema, 't'))} = s.id"
+    on = f"t.__is_current AND {identity(schema, of_table(schema, 't'))} = s.id"
     builder = (
         DeltaTable.forPath(session, location)
         .alias("t")
@@ -60,7 +82,7 @@ def merge_history(
         .whenMatchedUpdate(set=closed)  # type: ignore[arg-type]
         .whenNotMatchedInsert("s.id IS NULL", values=opened)  # type: ignore[arg-type]
     )
-    with once(session, APP_ID, run):
+    with once(session, app, run):
         builder.execute()
 
 
@@ -84,7 +106,7 @@ def _states(
     existing = _open_versions(session, location, schema)
     if plan.since is None:
         first = _first_states(stream, events, plan)
-        # Whatever is open ends where the generation begins, unless the generation has it too (one unit: the last counts).
+        # Whatever is open ends where the generation begins, unless that has it too (one unit: the last counts).
         ended = existing.selectExpr(
             *("id", "image", "true AS gone", f"{gone_ms}L AS ts_ms", "tx_id", "tx_order"),
             f"'{_unit(plan)}' AS unit",

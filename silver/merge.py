@@ -55,9 +55,10 @@ def merge(
     run: int,
     soft: bool,
     ending: Ending | None,
+    app: str = APP_ID,
 ) -> Written:
-    """MERGE `rows` (see `silver.current`) into the table as run number `run`. With `ending`, rows of a key that no row
-    names are deleted."""
+    """MERGE `rows` (see `silver.current`) into the table, once for (`app`, `run`). With `ending`, rows with a key that
+    no row names are deleted."""
     target = DeltaTable.forPath(session, location).alias("t")
     builder = target.merge(_source(rows, schema).alias("s"), _on(schema))
     columns = {quoted(c.name): f"s.c{i}" for i, c in enumerate(schema.columns)}
@@ -84,10 +85,10 @@ def merge(
         has_key = f"NOT {keyless(schema, targets)}"
         if soft:
             gone = {DELETED: "true", **dict(zip((n for n, _ in META), vars(ending).values(), strict=True))}
-            builder = builder.whenNotMatchedBySourceUpdate(f"{has_key} AND NOT t.{DELETED}", set=gone)  # type: ignore[arg-type]
+            builder = builder.whenNotMatchedBySourceUpdate(f"{has_key} AND NOT t.{DELETED}", set=gone)
         else:
             builder = builder.whenNotMatchedBySourceDelete(has_key)
-    with once(session, APP_ID, run):
+    with once(session, app, run):
         result = builder.execute()
     row = result.first() if result is not None else None
     if row is None:

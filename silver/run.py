@@ -26,10 +26,9 @@ from lakeward.lake import Lake
 from lakeward.position import Checkpoint
 from lakeward.state import SilverState, SilverTable, load_bronze, load_silver, save_silver
 from silver import delta
-from silver.columns import refuse_collisions
 from silver.events import Truncation, read, truncations
 from silver.plan import RunPlan, TablePlan, plan_run
-from silver.table import Batch, write_table
+from silver.table import Batch, refuse, write_table
 
 MERGES_AT_ONCE = 4
 log = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class TableReport:
 
 @dataclass
 class SilverReport:
-    """What a run did. `run` is 0 where there was nothing to do; `resumed` names a killed run that was finished first."""
+    """What a run did. `run` is 0 where there was nothing to do; `resumed` is a killed run that was finished first."""
 
     run: int = 0
     cut: Checkpoint | None = None
@@ -110,7 +109,7 @@ def _execute(
     report: SilverReport,
 ) -> None:
     for table in plan.tables:
-        refuse_collisions(table.schema)
+        refuse(table, config.table(table.schema.name))
     batches = _gated(spark, lake, config, plan, gate)
     crash.point("silver.before_intent")
     if plan.tables and state.intent is None:

@@ -13,7 +13,7 @@ from lakeward.lake import Lake
 from lakeward.names import sql_literal
 from lakeward.state import SilverTable
 from silver import delta
-from silver.columns import DELETED
+from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
 from silver.history import merge_history, seed
@@ -30,6 +30,16 @@ class Batch:
     held: int
     hold: Callable[[], None]
     truncation: Truncation | None
+
+
+def refuse(plan: TablePlan, config: TableConfig) -> None:
+    """Raises, before anything is written, for a table that silver cannot hold as it is asked to."""
+    refuse_collisions(plan.schema)
+    if config.history == "scd2" and not plan.schema.keys:
+        raise ConfigError(
+            f"{plan.name} has no key, so its rows have no history",
+            hint=f'take history = "scd2" out of [tables."{plan.name}"], or name its keys there',
+        )
 
 
 def write_table(
@@ -119,11 +129,6 @@ def _write_history(
     batch: Batch,
     known: SilverTable | None,
 ) -> None:
-    if not plan.schema.keys:
-        raise ConfigError(
-            f"{plan.name} has no key, so its rows have no history",
-            hint=f'take history = "scd2" out of [tables."{plan.name}"], or name its keys there',
-        )
     location = lake.table("silver", plan.schema.name, "__history")
     if delta.done(session, location, delta.APP_ID) >= run.run:
         return
