@@ -21,8 +21,17 @@ from bronze.binlog.sqltext import Cursor, first_word, tokens, words
 from lakeward.names import TableName
 
 __all__ = [
-    *("Alter", "Create", "Drop", "DropSchema", "Effect", "Rename", "Truncate", "Unknown"),
-    *("effects", "first_word", "written_tables"),
+    "Alter",
+    "Create",
+    "Drop",
+    "DropSchema",
+    "Effect",
+    "Rename",
+    "Truncate",
+    "Unknown",
+    "effects",
+    "first_word",
+    "written_tables",
 ]
 
 _SHAPING = frozenset(("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"))

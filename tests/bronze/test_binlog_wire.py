@@ -178,6 +178,7 @@ def test_events_survive_a_server_without_checksums(own_server):
             opened = dump(server, file=file_name(server, at.at.file), pos=at.at.pos)
             items = list(read(opened, file=at.at.file, wants=lambda t: t.schema == "plain", gtid_set=at.gtid))
             assert [type(i) for i in items] == [RowsEvent, Boundary]
+            assert isinstance(items[0], RowsEvent)
             assert bytes(items[0].images)[1:] == b"\x01\0\0\0"
             opened.close()
 
