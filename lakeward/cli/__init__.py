@@ -7,26 +7,27 @@ differences or a gate stopped the run. With `--json` stdout holds one JSON docum
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from lakeward.cli import demo, proof, quality, setup, snowflake, stages, status
 from lakeward.cli.app import App
 from lakeward.errors import LakewardError
 from lakeward.lake import disk_full
 
 Command = Callable[[App, argparse.Namespace], int]
+"""Named as `module.function` below lakeward.cli and imported when it is chosen: `status` needs no Spark, and Great
+Expectations alone takes seconds to import."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     options = parser().parse_args(arguments)
-    command: Command = options.command
     app = App(options.config)
     try:
-        return command(app, options)
+        return _command(options.command)(app, options)
     except LakewardError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -45,31 +46,31 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("-c", "--config", default="lakeward.toml", metavar="FILE", help="configuration (lakeward.toml)")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Command, text: str) -> argparse.ArgumentParser:
+    def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(command=run)
         return made
 
-    command("init", setup.init, "write a lakeward.toml to start from")
-    command("doctor", setup.doctor, "check the source's settings and grants, and say what mends them")
-    command("bronze", stages.bronze_command, "snapshot what waits and read the binlog up to now")
-    command("silver", stages.silver_command, "bring the current-state tables to bronze's position")
-    command("gold", stages.gold_command, "publish silver's cut as Iceberg tables, marts and exports")
-    run = command("run", stages.run_command, "bronze, silver and gold")
+    command("init", "setup.init", "write a lakeward.toml to start from")
+    command("doctor", "setup.doctor", "check the source's settings and grants, and say what mends them")
+    command("bronze", "stages.bronze_command", "snapshot what waits and read the binlog up to now")
+    command("silver", "stages.silver_command", "bring the current-state tables to bronze's position")
+    command("gold", "stages.gold_command", "publish silver's cut as Iceberg tables, marts and exports")
+    run = command("run", "stages.run_command", "bronze, silver and gold")
     run.add_argument("--continuous", action="store_true", help="go on until stopped")
     run.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="pause between rounds (5)")
-    shown = command("status", status.status, "say where each table stands")
+    shown = command("status", "status.status", "say where each table stands")
     shown.add_argument("--json", action="store_true")
-    verified = command("verify", proof.verify, "prove that silver equals the source, or say where it does not")
+    verified = command("verify", "proof.verify", "prove that silver equals the source, or say where it does not")
     verified.add_argument("tables", nargs="*", metavar="TABLE")
     verified.add_argument("--repair", action="store_true", help="read the differing tables anew")
     verified.add_argument("--json", action="store_true")
-    again = command("resnapshot", stages.resnapshot_command, "read tables afresh at the next bronze run")
+    again = command("resnapshot", "stages.resnapshot_command", "read tables afresh at the next bronze run")
     again.add_argument("tables", nargs="*", metavar="TABLE")
     again.add_argument("--all", action="store_true", help="every table: the way on after another server or a lost log")
-    _quarantine(command("quarantine", _choose, "events that a gate held back"))
-    _snowflake(command("snowflake", _choose, "expose the lake in Snowflake"))
-    _demo(command("demo", _choose, "the embedded server and its demo database"))
+    _quarantine(command("quarantine", "", "events that a gate held back"))
+    _snowflake(command("snowflake", "", "expose the lake in Snowflake"))
+    _demo(command("demo", "", "the embedded server and its demo database"))
     return top
 
 
@@ -77,32 +78,34 @@ def _quarantine(parent: argparse.ArgumentParser) -> None:
     which = parent.add_subparsers(required=True, metavar="ACTION")
     listed = which.add_parser("list", help="what is held back, and why")
     listed.add_argument("--json", action="store_true")
-    listed.set_defaults(command=quality.quarantine_list)
+    listed.set_defaults(command="quality.quarantine_list")
     replayed = which.add_parser("replay", help="judge held events by the rules as they are now")
     replayed.add_argument("tables", nargs="*", metavar="TABLE")
-    replayed.set_defaults(command=quality.quarantine_replay)
+    replayed.set_defaults(command="quality.quarantine_replay")
 
 
 def _snowflake(parent: argparse.ArgumentParser) -> None:
     which = parent.add_subparsers(required=True, metavar="ACTION")
-    which.add_parser("plan", help="print the SQL that exposes this lake").set_defaults(command=snowflake.plan)
+    which.add_parser("plan", help="print the SQL that exposes this lake").set_defaults(command="snowflake.plan")
     sink = which.add_parser("sink", help="MERGE changes straight into Snowflake tables")
     sink.add_argument("tables", nargs="*", metavar="TABLE")
-    sink.set_defaults(command=snowflake.sink)
+    sink.set_defaults(command="snowflake.sink")
 
 
 def _demo(parent: argparse.ArgumentParser) -> None:
     which = parent.add_subparsers(required=True, metavar="ACTION")
-    which.add_parser("up", help="start the embedded server").set_defaults(command=demo.up)
+    which.add_parser("up", help="start the embedded server").set_defaults(command="demo.up")
     traffic = which.add_parser("traffic", help="make a burst of changes")
     traffic.add_argument("--seed", type=int, default=None)
     traffic.add_argument("--transactions", type=int, default=200)
-    traffic.set_defaults(command=demo.traffic)
-    which.add_parser("down", help="stop the embedded server").set_defaults(command=demo.down)
+    traffic.set_defaults(command="demo.traffic")
+    which.add_parser("down", help="stop the embedded server").set_defaults(command="demo.down")
 
 
-def _choose(app: App, options: argparse.Namespace) -> int:
-    raise AssertionError("argparse asks for an action before this is reached")
+def _command(name: str) -> Command:
+    module, _, function = name.partition(".")
+    found: Command = getattr(importlib.import_module(f"lakeward.cli.{module}"), function)
+    return found
 
 
 def _unexpected(app: App, error: Exception) -> int:

@@ -6,8 +6,10 @@ import argparse
 import json
 
 import lakeward.quality as gates
-import silver.run
+import silver.replay
 from lakeward.cli.app import App
+from lakeward.state import load_bronze
+from silver.verify import named
 
 
 def quarantine_list(app: App, options: argparse.Namespace) -> int:
@@ -18,13 +20,16 @@ def quarantine_list(app: App, options: argparse.Namespace) -> int:
     if not held:
         print("nothing is held back")
     for entry in held:
-        rules = ", ".join(f"{rule} ({count})" for rule, count in entry["rules"].items())
-        print(f"{entry['table']}  {entry['held']:,} events since {entry['oldest']}: {rules}")
+        rules = ", ".join(f"{rule} ({count})" for rule, count in entry["by_rule"].items())
+        print(f"{entry['table']}  {entry['rows']:,} held before {entry['layer']} since {entry['oldest']}: {rules}")
+        print(f"    for example {entry['example']}")
     return 0
 
 
 def quarantine_replay(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("quarantine replay"):
-        for result in silver.run.replay_quarantine(app.spark(), app.lake, app.config, options.tables):
-            print(f"{result['table']}  {result['replayed']:,} events passed, {result['held']:,} stay")
+        known = load_bronze(app.lake).tables
+        tables = [t.name for t in named(options.tables, list(known.values()))]
+        for result in gates.replay(app.spark(), app.lake, app.config, tables, silver.replay.recompute):
+            print(f"{result['table']}  {result['released']:,} events released, {result['still_held']:,} stay")
     return 0

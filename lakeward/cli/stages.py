@@ -36,11 +36,16 @@ def silver_stage(app: App) -> bool:
     if not silver_behind(app):
         print("silver          0 changes: it stands at bronze's position")
         return False
+    began = time.monotonic()
     report = silver.run.run(app.spark(), app.lake, app.config)
-    print(f"silver  {report.changes:>9,} changes in {report.tables} tables, cut {report.cut}  ({report.seconds:.1f} s)")
-    if report.held:
-        print(f"        {report.held:>9,} events held back: `lakeward quarantine list` says why")
-    return bool(report.changes)
+    merged = report.tables.values()
+    changes = sum(t.inserted + t.updated + t.deleted for t in merged)
+    cut = report.cut.at if report.cut else "none yet"
+    print(f"silver  {changes:>9,} changes in {len(merged)} tables, cut {cut}  ({time.monotonic() - began:.1f} s)")
+    held = sum(t.held for t in merged)
+    if held:
+        print(f"        {held:>9,} events held back: `lakeward quarantine list` says why")
+    return bool(changes)
 
 
 def gold_stage(app: App) -> bool:
