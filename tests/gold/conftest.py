@@ -1,4 +1,4 @@
-"""Silver without a source: tests change Delta tables by SQL, and the state documents say what bronze and silver would."""
+"""Silver without a source: tests change Delta tables by SQL, and write the state documents of bronze and silver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
@@ -18,7 +17,6 @@ import gold.run
 from gold import iceberg
 from gold.published import PublishedTable, published
 from gold.run import GoldReport
-from gold.state import load_gold
 from lakeward.config import Config, parse
 from lakeward.lake import Lake
 from lakeward.names import TableName, spark_identifier
@@ -76,8 +74,7 @@ class Shop:
         return f"delta.`{self.lake.table('silver', name)}`"
 
     def version(self, name: TableName) -> int:
-        history = self.spark.sql(f"DESCRIBE HISTORY {self.sql_name(name)} LIMIT 1")
-        return int(history.first()["version"])
+        return int(self.spark.sql(f"DESCRIBE HISTORY {self.sql_name(name)} LIMIT 1").collect()[0]["version"])
 
     def cut(self) -> Checkpoint:
         """Silver's run ends: what stands in Delta is the state at a new cut."""
@@ -153,11 +150,3 @@ def duckdb() -> Callable[[str], list[list[str]]]:
         return rows
 
     return query
-
-
-def summary(row: Row) -> dict[str, Any]:
-    """A snapshot's own words under lakeward."""
-    return {k.removeprefix("lakeward."): v for k, v in row["summary"].items() if k.startswith("lakeward.")}
-
-
-__all__ = ["Shop", "load_gold", "schema_of", "summary"]

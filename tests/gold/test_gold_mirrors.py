@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
+
 import pytest
+from pyiceberg.table import StaticTable
 
 TRIPS = {"Id": "bigint", "status": "varchar(20)", "fare": "decimal(8,2)"}
 
@@ -12,7 +16,7 @@ def insert(shop, table: str, values: str) -> None:
 
 
 @pytest.fixture
-def trips(shop) -> str:
+def trips(shop):
     table = shop.create("trips", TRIPS, ["Id"])
     insert(shop, table, "SELECT id, 'new', id + 0.25, 1, 't', 0 FROM range(100)")
     shop.spark.sql(f"DELETE FROM {table} WHERE Id % 7 = 0")  # a deletion vector
@@ -122,8 +126,6 @@ def test_an_added_column_is_added_in_place_with_and_without_changed_rows(shop, t
 
 
 def test_a_vacuumed_change_feed_means_a_rebuild_that_shows_no_empty_table(shop, trips):
-    import shutil
-
     before = shop.published("shop.trips")
     shop.spark.sql(f"UPDATE {trips} SET status = 'x'")
     shop.spark.sql(f"DELETE FROM {trips} WHERE Id = 3")
@@ -137,8 +139,6 @@ def test_a_vacuumed_change_feed_means_a_rebuild_that_shows_no_empty_table(shop, 
 
 
 def test_a_new_generation_with_other_types_is_replaced_and_keeps_the_ids_of_columns_that_stay(shop, trips):
-    from pyiceberg.table import StaticTable
-
     before = StaticTable.from_metadata(shop.published("shop.trips").metadata_file)
     shop.spark.sql(
         "SELECT Id, CAST(status AS BINARY) AS status, 5 AS seats, __ts_ms, __transaction_id, __transaction_order "
@@ -156,8 +156,6 @@ def test_a_new_generation_with_other_types_is_replaced_and_keeps_the_ids_of_colu
 
 
 def test_a_silver_table_created_anew_is_not_merged_from_the_middle_of_its_feed(shop, trips):
-    import shutil
-
     shutil.rmtree(f"{shop.lake.root}/silver/shop/trips")
     shop.create("trips", TRIPS, ["Id"])
     for n in range(5):
@@ -207,8 +205,6 @@ def test_names_that_paths_and_sql_cannot_hold_plainly_are_mirrored(shop):
 
 
 def test_only_the_tables_that_the_configuration_picks_are_mirrored(shop):
-    from dataclasses import replace
-
     for name in ("trips", "secrets"):
         insert(shop, shop.create(name, {"id": "int"}, ["id"]), "VALUES (1, 1, 't', 0)")
     shop.config = replace(shop.config, gold=replace(shop.config.gold, mirror=("shop.t*",)))
