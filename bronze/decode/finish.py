@@ -17,7 +17,7 @@ from bronze.binlog.columns import WireColumn
 from bronze.decode import decimals, geometry, network, temporal
 from bronze.decode.arrays import Bytes, Int64s, binary, boolean, fixed, gather, string, unsigned64
 from bronze.decode.charsets import text
-from bronze.decode.json_binary import to_text
+from bronze.decode.json_kernel import json_texts
 from bronze.decode.walk import BIG_ENDIAN, FIXED, SIGNED, UNSIGNED, VARIABLE, Cell
 from lakeward.errors import FailClosedError
 from lakeward.schema import BYTES, STRINGS, Column
@@ -202,17 +202,6 @@ def _fixed_bytes(found: Found) -> Finished:
     return Finished(binary(offsets, raw, found.absent))
 
 
-def _json(found: Found) -> Finished:
-    whole = found.data.tobytes() if found.data.size < 1 << 20 else memoryview(found.data)
-    texts: list[bytes | None] = []
-    for at, length, absent in zip(
-        found.value.tolist(), found.length.tolist(), found.absent.tolist(), strict=True
-    ):
-        texts.append(None if absent else to_text(bytes(whole[at : at + length])))
-    array = pa.array(texts, pa.binary())
-    return Finished(array.cast(pa.string()))
-
-
 def _of_bytes(convert: Callable[..., pa.Array]) -> Callable[[Found], Finished]:
     def finisher(found: Found) -> Finished:
         return Finished(convert(found.data, found.value, found.length, found.absent))
@@ -233,8 +222,9 @@ _FINISHERS: dict[str, Callable[[Found], Finished]] = {
     "timestamp2": _of_time(temporal.timestamp2, fraction=True),
     "old datetime": _of_time(temporal.datetime_old),
     "old timestamp": _timestamp_old,
-    **{"time2": _time2, "old time": _time_old, "year": _year, "enum": _enum, "set": _set, "json": _json},
+    **{"time2": _time2, "old time": _time_old, "year": _year, "enum": _enum, "set": _set},
     **{"text": _text, "bytes": _bytes, "fixed bytes": _fixed_bytes},
+    "json": _of_bytes(json_texts),
     "geometry": _of_bytes(geometry.geometry),
     "vector": _of_bytes(geometry.vector),
     **{name: _of_bytes(getattr(network, name)) for name in network.WIDTHS},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Callable
 
 import numpy as np
 
@@ -37,65 +36,76 @@ def to_text(document: bytes) -> bytes:
     """
     if not document:
         return b"null"
-    out: list[bytes] = []
+    printer = _Printer(document)
     try:
-        _value(document[0], document, 1, out.append, 1)
+        printer.value(document[0], 1, 1)
     except (struct.error, IndexError) as error:
         raise ValueError("a JSON document that ends too early") from error
-    return b"".join(out)
+    return b"".join(printer.parts)
 
 
-def _value(kind: int, data: bytes, at: int, put: Callable[[bytes], None], depth: int) -> None:
-    if kind <= 3:
-        _container(kind, data, at, put, depth)
-    elif kind == 4:
-        put(_literal(data[at]))
-    elif kind in _NUMBERS:
-        put(b"%d" % _NUMBERS[kind].unpack_from(data, at))
-    elif kind == 11:
-        put(double_text(_DOUBLE.unpack_from(data, at)[0]).encode())
-    elif kind == 12:
-        length, at = _length(data, at)
-        put(quoted(_slice(data, at, length)))
-    elif kind == 15:
-        length, start = _length(data, at + 1)
-        put(_opaque(data[at], _slice(data, start, length)))
-    else:
-        raise ValueError(f"a JSON value of the unknown type {kind}")
+class _Printer:
+    """Walks one document. No true text has eight times its document's bytes: offsets that lead in circles stop there."""
 
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.parts: list[bytes] = []
+        self.room = 8 * len(data) + 64
 
-def _container(kind: int, data: bytes, start: int, put: Callable[[bytes], None], depth: int) -> None:
-    """Objects (0 small, 1 large) and arrays (2, 3): counts and offsets of two bytes, or of four where large."""
-    if depth > _DEPTH_MAX:
-        raise ValueError(f"a JSON document of more than {_DEPTH_MAX} levels")
-    large, keyed = kind & 1, kind < 2
-    number, width = (_UINT32, 4) if large else (_UINT16, 2)
-    (count,) = number.unpack_from(data, start)
-    (total,) = number.unpack_from(data, start + width)
-    if start + total > len(data):
-        raise ValueError("a JSON container that ends past its document")
-    keys = start + 2 * width
-    values = keys + (count * (width + 2) if keyed else 0)
-    if values + count * (width + 1) > len(data):
-        raise ValueError("a JSON container with more members than bytes")
-    put(b"{" if keyed else b"[")
-    for n in range(count):
-        if n:
-            put(b", ")
-        if keyed:
-            entry = keys + n * (width + 2)
-            (offset,) = number.unpack_from(data, entry)
-            (length,) = _UINT16.unpack_from(data, entry + width)
-            put(quoted(_slice(data, start + offset, length)))
-            put(b": ")
-        entry = values + n * (width + 1)
-        member = data[entry]
-        if member in (4, 5, 6) or (large and member in (7, 8)):
-            _value(member, data, entry + 1, put, depth)
+    def put(self, text: bytes) -> None:
+        self.room -= len(text)
+        if self.room < 0:
+            raise ValueError("a JSON document whose members overlap")
+        self.parts.append(text)
+
+    def value(self, kind: int, at: int, depth: int) -> None:
+        data = self.data
+        if kind <= 3:
+            self.container(kind, at, depth)
+        elif kind == 4:
+            self.put(_literal(data[at]))
+        elif kind in _NUMBERS:
+            self.put(b"%d" % _NUMBERS[kind].unpack_from(data, at))
+        elif kind == 11:
+            self.put(double_text(_DOUBLE.unpack_from(data, at)[0]).encode())
+        elif kind == 12:
+            length, at = _length(data, at)
+            self.put(quoted(_slice(data, at, length)))
+        elif kind == 15:
+            length, start = _length(data, at + 1)
+            self.put(_opaque(data[at], _slice(data, start, length)))
         else:
-            (offset,) = number.unpack_from(data, entry + 1)
-            _value(member, data, start + offset, put, depth + 1)
-    put(b"}" if keyed else b"]")
+            raise ValueError(f"a JSON value of the unknown type {kind}")
+
+    def container(self, kind: int, start: int, depth: int) -> None:
+        """Objects (0 small, 1 large) and arrays (2, 3): counts and offsets of two bytes, or of four where large."""
+        if depth > _DEPTH_MAX:
+            raise ValueError(f"a JSON document of more than {_DEPTH_MAX} levels")
+        data, large, keyed = self.data, kind & 1, kind < 2
+        number, width = (_UINT32, 4) if large else (_UINT16, 2)
+        (count,) = number.unpack_from(data, start)
+        keys = start + 2 * width
+        values = keys + (count * (width + 2) if keyed else 0)
+        if values + count * (width + 1) > len(data):
+            raise ValueError("a JSON container with more members than bytes")
+        self.put(b"{" if keyed else b"[")
+        for n in range(count):
+            if n:
+                self.put(b", ")
+            if keyed:
+                entry = keys + n * (width + 2)
+                (offset,) = number.unpack_from(data, entry)
+                (length,) = _UINT16.unpack_from(data, entry + width)
+                self.put(quoted(_slice(data, start + offset, length)))
+                self.put(b": ")
+            entry = values + n * (width + 1)
+            member = data[entry]
+            if member in (4, 5, 6) or (large and member in (7, 8)):
+                self.value(member, entry + 1, depth)
+            else:
+                (offset,) = number.unpack_from(data, entry + 1)
+                self.value(member, start + offset, depth + 1)
+        self.put(b"}" if keyed else b"]")
 
 
 def quoted(raw: bytes) -> bytes:

@@ -7,7 +7,7 @@ One file per MySQL type, `tests/golden/<type>.golden`, which an operator can rea
     lake: STRING                      its Spark type
     on: mysql mariadb                 optional: the servers that know it (default: both)
     sql_mode: NO_ZERO_DATE            optional: default is the empty mode, which lets odd values in
-    set: time_zone = '+02:00'         optional, repeatable: a SET made before the table is created
+    set: time_zone = '+02:00'         optional, repeatable: a SET made before the table is made (GLOBAL: undone behind it)
     tinyint1: boolean                 optional: as in lakeward.toml
 
     NULL         -> NULL              one line a row: the SQL literal inserted, `->`, the value in the lake
@@ -66,7 +66,9 @@ class GoldenCase:
         head += [f"SET {setting}" for setting in self.settings]
         create = f"CREATE TABLE {table} (id INT PRIMARY KEY, v {self.column_ddl})"
         inserts = [f"INSERT INTO {table} VALUES ({n}, {v})" for n, v in enumerate(self.inserts(flavour), 1)]
-        return [*head, create, *inserts]
+        # A global setting is for the table alone: the server is shared.
+        tail = [f"SET {s.partition('=')[0]}= DEFAULT" for s in self.settings if s.startswith("GLOBAL ")]
+        return [*head, create, *tail, *inserts]
 
 
 def cases(flavour: str | None = None) -> list[GoldenCase]:
