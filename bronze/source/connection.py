@@ -23,7 +23,7 @@ WRITE_TIMEOUT_S = 60
 # The server gives up on a client that reads slowly: 60 s by default, which one pause of a busy executor can exceed.
 _SESSION = (
     "SET time_zone = '+00:00', net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 28800, "
-    "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_mode = ''"
+    "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_quote_show_create = 1, sql_mode = ''"
 )
 _TRANSIENT = {
     *(CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST_EXTENDED),

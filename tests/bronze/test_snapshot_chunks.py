@@ -34,7 +34,11 @@ def _planned(database, password):
         (schema,) = discover(conn, config)
         chunks = plan(conn, schema, CHUNK_ROWS)
     # As they come back from bronze.json.
-    return settings(config.source, password), schema, [Chunk.from_json(json.loads(json.dumps(c.to_json()))) for c in chunks]
+    return (
+        settings(config.source, password),
+        schema,
+        [Chunk.from_json(json.loads(json.dumps(c.to_json()))) for c in chunks],
+    )
 
 
 def _chunk_rows(database, password):
@@ -69,7 +73,10 @@ KEYS = {
         "id BIGINT UNSIGNED PRIMARY KEY, v INT",
         [(0, 0), (2**64 - 1, 1), *((2**63 - 100 + i, i) for i in range(300))],
     ),
-    "skewed": ("id INT PRIMARY KEY, v INT", [(i, i) for i in range(600)] + [(2_000_000_000 + i, i) for i in range(600)]),
+    "skewed": (
+        "id INT PRIMARY KEY, v INT",
+        [(i, i) for i in range(600)] + [(2_000_000_000 + i, i) for i in range(600)],
+    ),
     "text_utf8": ("id VARCHAR(40) COLLATE utf8mb4_bin PRIMARY KEY, v INT", _strings()),
     "text_ci": (
         "id VARCHAR(40) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT",

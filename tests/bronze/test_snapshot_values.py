@@ -119,7 +119,8 @@ def test_floats_and_doubles_keep_every_bit(database, replicator_password) -> Non
 
 def test_generated_and_invisible_columns_are_read(database, replicator_password) -> None:
     database.execute(
-        "CREATE TABLE c (id INT PRIMARY KEY, a INT INVISIBLE DEFAULT 5, v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED)"
+        "CREATE TABLE c (id INT PRIMARY KEY, a INT INVISIBLE DEFAULT 5, "
+        "v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED)"
     )
     database.execute("INSERT INTO c (id) VALUES (1)")
     _, rows, _ = _read(database, replicator_password)

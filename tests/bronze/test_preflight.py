@@ -1,0 +1,142 @@
+"""The preflight: each thing that is wrong is found, and what it says mends it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from bronze.source.connection import connect
+from bronze.source.preflight import check, require
+from lakeward.config import parse
+from lakeward.errors import TerminalError
+
+BAD = [
+    ({"binlog_format": "STATEMENT"}, "binlog_format is STATEMENT"),
+    ({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL"),
+    ({"binlog_row_metadata": "MINIMAL"}, "binlog_row_metadata is MINIMAL"),
+]
+
+
+def _findings(port, password, *, user="replicator", include=("*",), server_id=7001):
+    config = parse(
+        {
+            "source": {
+                "url": f"mysql://{user}@127.0.0.1:{port}",
+                "include": list(include),
+                "server_id": server_id,
+            }
+        }
+    )
+    with contextlib.closing(connect(config.source, password)) as conn:
+        return check(conn, config)
+
+
+def _errors(found):
+    return [f for f in found if f.level == "error"]
+
+
+@pytest.fixture
+def table(database):
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    return database
+
+
+def test_a_server_as_it_should_be_has_no_errors(table, replicator_password) -> None:
+    found = _findings(table.server.port, replicator_password, include=[f"{table.name}.*"])
+    assert _errors(found) == []
+    require(found)
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_each_wrong_setting_is_found_and_its_statement_mends_it(flavour, own_server) -> None:
+    server = own_server(flavour, settings={k: v for setting, _ in BAD for k, v in setting.items()})
+    with contextlib.closing(server.admin()) as conn, conn.cursor() as cursor:
+        cursor.execute("CREATE USER p@'127.0.0.1' IDENTIFIED BY 'p'")
+        cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO p@'127.0.0.1'")
+        cursor.execute("CREATE DATABASE shop")
+        cursor.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        found = _errors(_findings(server.port, "p", user="p"))
+        assert [f.what for f in found] == [
+            f"{what}, and has to be {'ROW' if 'format' in what else 'FULL'}" for _, what in BAD
+        ]
+        with pytest.raises(TerminalError) as caught:
+            require(found)
+        for finding in found:
+            assert finding.remedy in str(caught.value)
+            cursor.execute(finding.remedy.partition(";")[0])
+        assert _errors(_findings(server.port, "p", user="p")) == []
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_a_server_without_a_binlog_is_found(flavour, own_server) -> None:
+    server = own_server(flavour, settings={"skip-log-bin": ""})
+    with contextlib.closing(server.admin()) as conn, conn.cursor() as cursor:
+        cursor.execute("CREATE USER p@'127.0.0.1' IDENTIFIED BY 'p'")
+        cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO p@'127.0.0.1'")
+    assert "the binlog is off (log_bin)" in [f.what for f in _errors(_findings(server.port, "p", user="p"))]
+
+
+def test_missing_grants_are_found_and_the_grant_statement_mends_them(table) -> None:
+    user = f"g{table.name}"
+    table.execute(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'p'")
+    try:
+        for expected in (3, 0):
+            found = _errors(_findings(table.server.port, "p", user=user, include=[f"{table.name}.*"]))
+            assert len(found) == expected, found
+            for finding in found:
+                table.execute(finding.remedy.partition(";")[0])
+    finally:
+        table.execute(f"DROP USER {user}@'127.0.0.1'")
+
+
+def test_a_table_that_may_not_be_read_is_found_by_name(table) -> None:
+    user = f"h{table.name}"
+    table.execute(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'p'")
+    try:
+        table.execute(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}@'127.0.0.1'")
+        table.execute(f"GRANT INSERT ON {table.name}.* TO {user}@'127.0.0.1'")
+        (finding,) = _errors(_findings(table.server.port, "p", user=user, include=[f"{table.name}.*"]))
+        assert f"may not read {table.name}.t" in finding.what
+        table.execute(finding.remedy.rstrip(";"))
+        assert not _errors(_findings(table.server.port, "p", user=user, include=[f"{table.name}.*"]))
+    finally:
+        table.execute(f"DROP USER {user}@'127.0.0.1'")
+
+
+def test_the_servers_own_id_is_refused(table, replicator_password) -> None:
+    found = _findings(
+        table.server.port, replicator_password, include=[f"{table.name}.*"], server_id=table.server.server_id
+    )
+    assert any("server_id" in f.what for f in _errors(found))
+
+
+def test_tables_that_need_a_word_get_one(database, replicator_password) -> None:
+    database.execute("CREATE TABLE parent (id INT PRIMARY KEY)")
+    database.execute(
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, "
+        "CONSTRAINT fk FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)"
+    )
+    database.execute("CREATE TABLE keyless (a INT)")
+    database.execute("CREATE TABLE old (id INT PRIMARY KEY) ENGINE = MyISAM")
+    database.execute("CREATE TABLE Twin (id INT PRIMARY KEY)")
+    database.execute("CREATE TABLE twin (id INT PRIMARY KEY)")
+    found = _findings(database.server.port, replicator_password, include=[f"{database.name}.*"])
+    said = " | ".join(f.what for f in found if f.level == "warning")
+    assert f"{database.name}.keyless has no key" in said
+    assert f"{database.name}.old is of the engine MyISAM" in said
+    assert f"{database.name}.Twin and {database.name}.twin differ only in case" in said
+    drifts = database.flavour == "mariadb" or database.server.version < (9, 6, 0)
+    assert ("foreign key fk" in said) == drifts
+
+
+def test_a_column_outside_the_type_table_is_an_error_that_names_it(database, replicator_password) -> None:
+    database.execute("CREATE TABLE c (id INT PRIMARY KEY, __deleted INT)")
+    (finding,) = _errors(_findings(database.server.port, replicator_password, include=[f"{database.name}.*"]))
+    assert "__deleted" in finding.what
+    assert "exclude_columns" in finding.remedy
+
+
+def test_nothing_to_follow_is_an_error(database, replicator_password) -> None:
+    (finding,) = _errors(_findings(database.server.port, replicator_password, include=[f"{database.name}.*"]))
+    assert "can read no table" in finding.what
