@@ -162,16 +162,18 @@ class _Range:
                     self._apply(effect, name, statement)
 
     def _concerned(self, effect: Effect) -> list[str]:
-        followed = self.work.tables
+        """The followed tables that a statement is about. Names compare without case: a server may fold them."""
         if isinstance(effect, DropSchema):
-            return [n for n, f in followed.items() if f.schema.name.schema == effect.schema]
+            return [n for n, t in self.work.tables.items() if t.schema.name.schema.lower() == effect.schema.lower()]
         if isinstance(effect, Rename):
             self.manifest.discover = True
-            return [str(t) for t in (effect.old, effect.new) if str(t) in followed]
-        if isinstance(effect, Unknown):
-            named = None if effect.tables is None else {str(t) for t in effect.tables}
-            return [n for n in followed if named is None or n in named]
-        return [str(effect.table)] if str(effect.table) in followed else []
+            named: tuple[TableName, ...] | None = (effect.old, effect.new)
+        elif isinstance(effect, Unknown):
+            named = effect.tables
+        else:
+            named = (effect.table,)
+        folded = None if named is None else {str(t).lower() for t in named}
+        return [n for n in self.work.tables if folded is None or n.lower() in folded]
 
     def _apply(self, effect: Effect, name: str, statement: Statement) -> None:
         where = f"at {statement.file}:{statement.pos}"
@@ -182,12 +184,13 @@ class _Range:
             self.manifest.dropped[name] = f"dropped at the source {where}"
             self.manifest.discover = True
         elif isinstance(effect, Rename):
-            if str(effect.old) == name:
+            if str(effect.old).lower() == name.lower():
                 self.manifest.dropped[name] = f"renamed to {effect.new} {where}"
             else:
                 self.manifest.altered[name] = f"{effect.old} was renamed to it {where}"
         elif isinstance(effect, Alter):
-            if not effect.harmless:
+            rekeyed = effect.rekeys and self.work.tables[name].schema.key_kind == "unique"
+            if not effect.harmless or rekeyed:
                 self.manifest.altered[name] = f"altered {where}"
         elif isinstance(effect, Unknown):
             self.manifest.altered[name] = f"a statement that could not be read may have altered it {where}"

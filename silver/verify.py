@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pymysql
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from bronze.snapshot.read import read_exact
 from lakeward.config import Config
@@ -107,7 +108,8 @@ def _silver(spark: SparkSession, lake: Lake, schema: TableSchema, *, soft: bool)
     present = {c.lower() for c in frame.columns}
     if any(c.name.lower() not in present for c in schema.columns):
         return None
-    return frame.select(*(spark_identifier(c.name) for c in schema.columns))
+    # Numbered, since mapInArrow resolves names itself and stumbles over a dot in one.
+    return frame.select(*(F.col(spark_identifier(c.name)).alias(f"c{i}") for i, c in enumerate(schema.columns)))
 
 
 def _hashed(batch: pa.RecordBatch, image: pa.StructType) -> np.ndarray:
