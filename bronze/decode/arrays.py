@@ -30,9 +30,7 @@ def validity(absent: Bytes) -> tuple[pa.Buffer | None, int]:
 def fixed(arrow: pa.DataType, values: npt.NDArray[Any], absent: Bytes) -> pa.Array:
     """An array of a fixed-width type; `values` has the type's width."""
     bitmap, nulls = validity(absent)
-    return pa.Array.from_buffers(
-        arrow, absent.size, [bitmap, pa.py_buffer(np.ascontiguousarray(values))], nulls
-    )
+    return pa.Array.from_buffers(arrow, absent.size, [bitmap, pa.py_buffer(np.ascontiguousarray(values))], nulls)
 
 
 def boolean(values: Int64s, absent: Bytes) -> pa.Array:

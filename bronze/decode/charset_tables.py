@@ -5,6 +5,8 @@ which is MySQL's name for cp1252 with the five undefined bytes kept as controls.
 two and three bytes on MySQL 9.7 and MariaDB 11.4, which agree with each other; tests/bronze repeats it.
 """
 
+# ruff: noqa: RUF001 (look-alikes are what these tables are about)
+
 from __future__ import annotations
 
 import functools
@@ -18,12 +20,31 @@ UNMAPPED = 0xFFFFFFFF
 # Python's codec for each set, and below it what the servers do otherwise ("": no character).
 _CODECS = {
     **{name: name for name in ("cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866", "ascii")},
-    **{"greek": "iso8859_7", "hebrew": "iso8859_8", "latin2": "iso8859_2", "latin5": "iso8859_9"},
-    **{"latin7": "iso8859_13", "hp8": "hp_roman8", "koi8r": "koi8_r", "koi8u": "koi8_u", "tis620": "tis_620"},
-    **{"latin1": "cp1252", "macce": "mac_latin2", "macroman": "mac_roman", "swe7": "ascii"},
-    **{"armscii8": "latin_1", "dec8": "latin_1", "geostd8": "latin_1", "keybcs2": "ascii"},
-    **{"big5": "big5", "cp932": "cp932", "euckr": "cp949", "gb2312": "gb2312", "gbk": "gbk", "sjis": "shift_jis"},
-    **{"ujis": "euc_jp", "eucjpms": "euc_jp"},
+    "greek": "iso8859_7",
+    "hebrew": "iso8859_8",
+    "latin2": "iso8859_2",
+    "latin5": "iso8859_9",
+    "latin7": "iso8859_13",
+    "hp8": "hp_roman8",
+    "koi8r": "koi8_r",
+    "koi8u": "koi8_u",
+    "tis620": "tis_620",
+    "latin1": "cp1252",
+    "macce": "mac_latin2",
+    "macroman": "mac_roman",
+    "swe7": "ascii",
+    "armscii8": "latin_1",
+    "dec8": "latin_1",
+    "geostd8": "latin_1",
+    "keybcs2": "ascii",
+    "big5": "big5",
+    "cp932": "cp932",
+    "euckr": "cp949",
+    "gb2312": "gb2312",
+    "gbk": "gbk",
+    "sjis": "shift_jis",
+    "ujis": "euc_jp",
+    "eucjpms": "euc_jp",
 }
 KNOWN = tuple(_CODECS)
 _SINGLES: dict[str, dict[int, str]] = {
@@ -46,11 +67,23 @@ _SINGLES: dict[str, dict[int, str]] = {
     ),
     "dec8": {
         **dict.fromkeys((0xA4, 0xA6, 0xAC, 0xAD, 0xAE, 0xAF, 0xB4, 0xB8, 0xBE, 0xD0, 0xDE, 0xF0, 0xFE, 0xFF), ""),
-        **{0xA8: "¤", 0xD7: "Œ", 0xDD: "Ÿ", 0xF7: "œ", 0xFD: "ÿ"},
+        0xA8: "¤",
+        0xD7: "Œ",
+        0xDD: "Ÿ",
+        0xF7: "œ",
+        0xFD: "ÿ",
     },
     "geostd8": {
         **dict.fromkeys(range(0x80, 0xA0), ""),
-        **{0x80: "€", 0x82: "‚", 0x84: "„", 0x85: "…", 0x86: "†", 0x87: "‡", 0x89: "‰", 0x8B: "‹", 0x9B: "›"},
+        0x80: "€",
+        0x82: "‚",
+        0x84: "„",
+        0x85: "…",
+        0x86: "†",
+        0x87: "‡",
+        0x89: "‰",
+        0x8B: "‹",
+        0x9B: "›",
         **dict(enumerate("‘’“”•–—", 0x91)),
         **dict(enumerate("აბგდევზჱთიკლმნჲოპჟრსტჳუფქღყშჩცძწჭხჴჯჰჵ", 0xC0)),
         **dict.fromkeys(range(0xE6, 0x100), ""),
@@ -133,9 +166,9 @@ def table(charset: str) -> Table:
     if charset in ("ujis", "eucjpms"):
         lead[0x8F] = 3
         triple = np.full(65536, UNMAPPED, np.uint32)
-        for a in range(0xA1, 0xFF):
-            for b in range(0xA1, 0xFF):
-                triple[a << 8 | b] = _triple(charset, a, b)
+        for second in range(0xA1, 0xFF):
+            for third in range(0xA1, 0xFF):
+                triple[second << 8 | third] = _triple(charset, second, third)
     return Table(lead, trail, single, pair, triple, bool((single[:0x80] == np.arange(0x80)).all()))
 
 

@@ -94,9 +94,7 @@ def _tabled(data: Bytes, offset: Int64s, length: Int64s, absent: Bytes, charset:
     check_size(room)
     out = np.empty(room, np.uint8)
     offsets = np.zeros(absent.size + 1, np.int32)
-    replaced = _transcode(
-        data, offset, length, absent, t.lead, t.trail, t.single, t.pair, t.triple, offsets, out
-    )
+    replaced = _transcode(data, offset, length, absent, t.lead, t.trail, t.single, t.pair, t.triple, offsets, out)
     return Text(string(offsets, out[: offsets[-1]].copy(), absent), int(replaced))
 
 

@@ -23,17 +23,25 @@ def size(precision: int, scale: int) -> int:
 
 
 def decimal(data: Bytes, offset: Int64s, absent: Bytes, precision: int, scale: int) -> pa.Array:
-    """decimal128(precision, scale), or strings above 38 digits, of values that stand at `offset` in `data`."""
+    """decimal128(precision, scale), or strings above 38 digits, of values that stand at `offset` in `data`.
+
+    Raises ValueError for bytes that are no DECIMAL of this size.
+    """
     widths = _widths(precision, scale)
     if precision <= 38:
         low = np.zeros(absent.size, np.uint64)
         high = np.zeros(absent.size, np.uint64)
-        _numbers(data, offset, absent, widths, low, high)
+        _check(_numbers(data, offset, absent, widths, low, high))
         return decimal128(precision, scale, low.view(np.int64), high.view(np.int64), absent)
     offsets = np.zeros(absent.size + 1, np.int32)
     out = np.empty(absent.size * (precision + 3), np.uint8)
-    _texts(data, offset, absent, widths, precision - scale, scale, offsets, out)
+    _check(_texts(data, offset, absent, widths, precision - scale, offsets, out))
     return string(offsets, out[: offsets[-1]].copy(), absent)
+
+
+def _check(sound: bool) -> None:
+    if not sound:
+        raise ValueError("a DECIMAL with more in a group than its digits can say")
 
 
 def _widths(precision: int, scale: int) -> npt.NDArray[np.int64]:
@@ -74,6 +82,8 @@ def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untype
             ten = np.uint64(1)
             for _ in range(widths[g]):
                 ten *= np.uint64(10)
+            if v >= ten:
+                return False
             # (hi, lo) * ten + v, through 32-bit halves of lo
             a = (lo & mask) * ten + v
             b = (lo >> half) * ten + (a >> half)
@@ -84,10 +94,11 @@ def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untype
             hi = ~hi + np.uint64(1 if lo == 0 else 0)
         low[i] = lo
         high[i] = hi
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _texts(data, offset, absent, widths, whole, scale, offsets, out):  # type: ignore[no-untyped-def]
+def _texts(data, offset, absent, widths, whole, offsets, out):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(absent.size):
         if not absent[i]:
@@ -106,6 +117,8 @@ def _texts(data, offset, absent, widths, whole, scale, offsets, out):  # type: i
                 ten = np.uint64(1)
                 for _ in range(widths[g] - 1):
                     ten *= np.uint64(10)
+                if v >= ten * np.uint64(10):
+                    return False
                 for _ in range(widths[g]):
                     if digit == whole:
                         if not started:
@@ -126,3 +139,4 @@ def _texts(data, offset, absent, widths, whole, scale, offsets, out):  # type: i
                 out[at] = 48
                 at += 1
         offsets[i + 1] = at
+    return True

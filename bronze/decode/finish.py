@@ -7,7 +7,7 @@ Where a column is registered wider than it is on the wire, it is converted when 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from bronze.binlog.columns import WireColumn
 from bronze.decode import decimals, geometry, network, temporal
-from bronze.decode.arrays import Bytes, Int64s, binary, boolean, fixed, gather, string, unsigned64
+from bronze.decode.arrays import Bytes, Int64s, binary, boolean, fixed, gather, unsigned64
 from bronze.decode.charsets import text
 from bronze.decode.json_kernel import json_texts
 from bronze.decode.walk import BIG_ENDIAN, FIXED, SIGNED, UNSIGNED, VARIABLE, Cell
 from lakeward.errors import FailClosedError
-from lakeward.schema import BYTES, STRINGS, Column
+from lakeward.schema import BYTES
 
 _INTEGERS = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8}  # type code to bytes
 _FLOAT, _DOUBLE, _YEAR, _BIT, _ENUM, _SET = 4, 5, 13, 16, 247, 248
@@ -210,20 +210,44 @@ def _of_bytes(convert: Callable[..., pa.Array]) -> Callable[[Found], Finished]:
 
 
 _NAMES = {
-    **{_FLOAT: "float", _DOUBLE: "double", _NEWDECIMAL: "decimal", _BIT: "bit", _YEAR: "year"},
-    **{_DATE: "date", _NEWDATE: "date", _DATETIME2: "datetime2", _TIMESTAMP2: "timestamp2", _TIME2: "time2"},
-    **{_DATETIME: "old datetime", _TIMESTAMP: "old timestamp", _TIME: "old time"},
-    **{_ENUM: "enum", _SET: "set", _JSON: "json", _GEOMETRY: "geometry", _VECTOR: "vector"},
+    _FLOAT: "float",
+    _DOUBLE: "double",
+    _NEWDECIMAL: "decimal",
+    _BIT: "bit",
+    _YEAR: "year",
+    _DATE: "date",
+    _NEWDATE: "date",
+    _DATETIME2: "datetime2",
+    _TIMESTAMP2: "timestamp2",
+    _TIME2: "time2",
+    _DATETIME: "old datetime",
+    _TIMESTAMP: "old timestamp",
+    _TIME: "old time",
+    _ENUM: "enum",
+    _SET: "set",
+    _JSON: "json",
+    _GEOMETRY: "geometry",
+    _VECTOR: "vector",
 }
 _FINISHERS: dict[str, Callable[[Found], Finished]] = {
-    **{"integer": _integer, "bit": _bit, "float": _float, "double": _double, "decimal": _decimal},
+    "integer": _integer,
+    "bit": _bit,
+    "float": _float,
+    "double": _double,
+    "decimal": _decimal,
     "date": _of_time(temporal.date),
     "datetime2": _of_time(temporal.datetime2, fraction=True),
     "timestamp2": _of_time(temporal.timestamp2, fraction=True),
     "old datetime": _of_time(temporal.datetime_old),
     "old timestamp": _timestamp_old,
-    **{"time2": _time2, "old time": _time_old, "year": _year, "enum": _enum, "set": _set},
-    **{"text": _text, "bytes": _bytes, "fixed bytes": _fixed_bytes},
+    "time2": _time2,
+    "old time": _time_old,
+    "year": _year,
+    "enum": _enum,
+    "set": _set,
+    "text": _text,
+    "bytes": _bytes,
+    "fixed bytes": _fixed_bytes,
     "json": _of_bytes(json_texts),
     "geometry": _of_bytes(geometry.geometry),
     "vector": _of_bytes(geometry.vector),

@@ -23,7 +23,13 @@ _DEPTH_MAX = 100  # the server's own bound
 _SPECIAL = re.compile(rb'[\x00-\x1f"\\]')
 _ESCAPES = {
     **{bytes([c]): b"\\u00%02x" % c for c in range(32)},
-    **{b'"': b'\\"', b"\\": b"\\\\", b"\b": b"\\b", b"\t": b"\\t", b"\n": b"\\n", b"\f": b"\\f", b"\r": b"\\r"},
+    b'"': b'\\"',
+    b"\\": b"\\\\",
+    b"\b": b"\\b",
+    b"\t": b"\\t",
+    b"\n": b"\\n",
+    b"\f": b"\\f",
+    b"\r": b"\\r",
 }
 _DECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
 _BASE64_LINE = 76
@@ -45,7 +51,7 @@ def to_text(document: bytes) -> bytes:
 
 
 class _Printer:
-    """Walks one document. No true text has eight times its document's bytes: offsets that lead in circles stop there."""
+    """Walks one document. No text has eight times its document's bytes: offsets that lead in circles stop there."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -65,7 +71,7 @@ class _Printer:
         elif kind == 4:
             self.put(_literal(data[at]))
         elif kind in _NUMBERS:
-            self.put(b"%d" % _NUMBERS[kind].unpack_from(data, at))
+            self.put(b"%d" % _NUMBERS[kind].unpack_from(data, at)[0])
         elif kind == 11:
             self.put(double_text(_DOUBLE.unpack_from(data, at)[0]).encode())
         elif kind == 12:

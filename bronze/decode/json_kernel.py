@@ -169,10 +169,10 @@ def _put_scalar(data, kind, at, end, out, to):  # type: ignore[no-untyped-def]
         if at >= end or data[at] > 2:
             return -1
         first = np.int64(data[at]) * 4
-        n = 5 if data[at] == 2 else 4
-        for k in range(n):
+        letters = 5 if data[at] == 2 else 4
+        for k in range(letters):
             out[to + k] = _NAMES[first + k]
-        return to + n
+        return to + letters
     width = 2 if kind in (5, 6) else 4 if kind in (7, 8) else 8 if kind in (9, 10, 11) else 0
     if width == 0 or at + width > end:
         return -1

@@ -4,7 +4,7 @@ Formats: MySQL manual, "Data Type Storage Requirements", and the source's `my_ti
 and kin). The calendar is proleptic Gregorian for every year from 1 to 9999, as the server's own.
 
 Zero and partial dates, days that do not exist (2020-02-31 under ALLOW_INVALID_DATES) and the year 0 become NULL and
-are counted: Arrow, Spark and Iceberg have no place for them.
+are counted: Arrow, Spark and Iceberg have no place for them. A time of day that no clock shows is damage: ValueError.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def datetime2(packed: Int64s, absent: Bytes, fsp: int) -> Temporal:
     out = np.zeros(absent.size, np.int64)
     digits = (fsp + 1) // 2
     zeros = _datetimes(packed, absent, 8 * digits, 10 ** (6 - 2 * digits), out)
+    _check(zeros >= 0)
     return Temporal(fixed(pa.timestamp("us"), out, absent), int(zeros))
 
 
@@ -47,6 +48,7 @@ def datetime_old(packed: Int64s, absent: Bytes) -> Temporal:
     absent = absent.copy()
     out = np.zeros(absent.size, np.int64)
     zeros = _old_datetimes(packed, absent, out)
+    _check(zeros >= 0)
     return Temporal(fixed(pa.timestamp("us"), out, absent), int(zeros))
 
 
@@ -54,6 +56,7 @@ def timestamp2(packed: Int64s, absent: Bytes, fsp: int) -> Temporal:
     """TIMESTAMP(fsp): 4 bytes of seconds since 1970 UTC and the fraction, as one big-endian number."""
     digits = (fsp + 1) // 2
     seconds, fraction = packed >> (8 * digits), packed & ((1 << (8 * digits)) - 1)
+    _check(not (fraction * 10 ** (6 - 2 * digits) > 999_999).any())
     out = seconds * 1_000_000 + fraction * 10 ** (6 - 2 * digits)
     zero = (packed == 0) & (absent == 0)
     array = fixed(pa.timestamp("us", "UTC"), out, absent | zero)
@@ -84,10 +87,17 @@ def year(packed: Int64s, absent: Bytes) -> pa.Array:
 def _clock(
     negative: object, hours: Int64s, minutes: Int64s, seconds: Int64s, micros: Int64s, fsp: int, absent: Bytes
 ) -> pa.Array:
+    clock = (hours <= 838) & (minutes <= 59) & (seconds <= 59) & (micros <= 999_999)
+    _check(bool((clock | (absent != 0)).all()))
     offsets = np.zeros(absent.size + 1, np.int32)
     out = np.empty(absent.size * 18, np.uint8)
     _times(negative, hours, minutes, seconds, micros, fsp, absent, offsets, out)
     return string(offsets, out[: offsets[-1]].copy(), absent)
+
+
+def _check(sound: bool) -> None:
+    if not sound:
+        raise ValueError("a time of day that no clock shows")
 
 
 @njit(cache=True, nogil=True)
@@ -139,8 +149,11 @@ def _datetimes(packed, absent, fraction_bits, fraction_unit, out):  # type: igno
                 absent[i] = 1
                 zeros += 1
             else:
+                micros = fraction * fraction_unit
+                if v >> 12 & 31 > 23 or v >> 6 & 63 > 59 or v & 63 > 59 or micros > 999999:
+                    return -1
                 seconds = (v >> 12 & 31) * 3600 + (v >> 6 & 63) * 60 + (v & 63)
-                out[i] = (days * 86400 + seconds) * 1000000 + fraction * fraction_unit
+                out[i] = (days * 86400 + seconds) * 1000000 + micros
     return zeros
 
 
@@ -156,6 +169,8 @@ def _old_datetimes(packed, absent, out):  # type: ignore[no-untyped-def]
                 absent[i] = 1
                 zeros += 1
             else:
+                if v // 10000 % 100 > 23 or v // 100 % 100 > 59 or v % 100 > 59:
+                    return -1
                 seconds = v // 10000 % 100 * 3600 + v // 100 % 100 * 60 + v % 100
                 out[i] = (days * 86400 + seconds) * 1000000
     return zeros

@@ -71,9 +71,7 @@ def walk(cells: Sequence[Cell], ops: Sequence[str], images: Sequence[Any]) -> Sl
     slots = _slots(data, len(cells), room)
     state = np.zeros(5, np.int64)  # event, offset in data, row, side, failing column
     while True:
-        code = _walk(
-            data, ends, kinds, op, size, state, slots.value, slots.length, slots.absent, slots.event, slots.op
-        )
+        code = _walk(data, ends, kinds, op, size, state, slots.value, slots.length, slots.absent, slots.event, slots.op)
         rows = int(state[2])
         if code == _CUT:
             return Cut(int(state[0]), int(state[4]))
@@ -121,7 +119,7 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
     while e < ends.size:
         end = ends[e]
         kind = kinds[e]
-        while at < end or side == AFTER and kind == _UPDATE:
+        while at < end or (side == AFTER and kind == _UPDATE):
             if row == room:
                 state[0] = e
                 state[1] = at

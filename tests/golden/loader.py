@@ -7,7 +7,7 @@ One file per MySQL type, `tests/golden/<type>.golden`, which an operator can rea
     lake: STRING                      its Spark type
     on: mysql mariadb                 optional: the servers that know it (default: both)
     sql_mode: NO_ZERO_DATE            optional: default is the empty mode, which lets odd values in
-    set: time_zone = '+02:00'         optional, repeatable: a SET made before the table is made (GLOBAL: undone behind it)
+    set: time_zone = '+02:00'         optional, repeatable: a SET before CREATE TABLE (GLOBAL: undone behind it)
     tinyint1: boolean                 optional: as in lakeward.toml
 
     NULL         -> NULL              one line a row: the SQL literal inserted, `->`, the value in the lake
@@ -16,8 +16,8 @@ One file per MySQL type, `tests/golden/<type>.golden`, which an operator can rea
     REPEAT('x', 70000) -> "x" * 70000
 
 Values are written as `shown` prints them: NULL, true, integers and decimals plainly, floats as Python's repr, strings
-as in JSON with what cannot be seen escaped, bytes as x'00FF', dates 2020-01-01, timestamps without zone 2020-01-01 00:00:00.000000, instants the same
-with ` UTC` behind, structs {srid: 0, wkb: x'..'}, lists [1.0, 2.0].
+as in JSON with what cannot be seen escaped, bytes as x'00FF', dates 2020-01-01, timestamps without zone
+2020-01-01 00:00:00.000000, instants the same with ` UTC` behind, structs {srid: 0, wkb: x'..'}, lists [1.0, 2.0].
 
 To add a case, add its lines to the type's file (or a new file): both paths pick it up on both servers.
 """
