@@ -131,6 +131,7 @@ class Snowflake:
     user: str | None = None
     password: Secret | None = None
     private_key: Secret | None = None  # PEM of the key pair
+    private_key_passphrase: Secret | None = None  # where that PEM is encrypted
     role: str | None = None
     warehouse: str | None = None
     database: str = "LAKEWARD"
@@ -145,6 +146,8 @@ class Snowflake:
     storage_integration: str = "LAKEWARD_STORAGE"
     read_role: str = "LAKEWARD_READER"
     sink_schema: str | None = None  # default: the source schema's own name
+    sink_file_rows: int = 1_000_000  # rows of a Parquet file that the sink uploads
+    names: Literal["upper", "source"] = "upper"  # a to z of a source's names become A to Z, so nobody has to quote them
     host: str | None = None  # for a private endpoint, or a server of one's own in tests
     port: int | None = None
     protocol: Literal["https", "http"] = "https"

@@ -1,0 +1,150 @@
+"""Fills in the SQL files of snowflake/sql/: every value goes through the one function that makes its kind safe.
+
+Promise: a value cannot leave the place that a placeholder gives it. A placeholder names its kind, and there is no kind
+that inserts text as it is:
+
+    {{identifier:x}}        one identifier, in double quotes                  "ORDER ITEMS"
+    {{name:x}}              an identifier of several parts                    "LAKE"."SHOP"."TRIPS"
+    {{literal:x}}           a string                                          'it''s'
+    {{url:x}}               a string that is a storage URL ending in /         's3://bucket/lake/'
+    {{path:x}}              a string that is a path in the lake: relative, without a leading / and without ..
+    {{literals:x}}          a list of strings                                  ('a', 'b')
+    {{stage_path:x}}        (stage, path) as a location                        @"LAKE"."LAKEWARD"."S"/shop/trips/
+    {{external_columns:x}}  (name, type, field) each as a column of an external table
+    {{comment:x}}           text within a comment, on one line
+
+Whole lines are repeated or left out by comments, so that a file stays readable as SQL:
+
+    -- @each tables   the lines up to its @end once for each member of `tables`; its values come before the outer ones
+    -- @when s3       the lines up to its @end where the value `s3` is neither missing, empty nor false
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lakeward.names import snowflake_identifier, sql_literal
+
+Values = Mapping[str, Any]
+
+_PLACEHOLDER = re.compile(r"\{\{(\w+):(\w+)\}\}")
+_DIRECTIVE = re.compile(r"-- @(each|when|end)(?: (\w+))?$")
+_URL = re.compile(r"(s3|s3gov|s3china|s3compat|gcs|azure)://[^\x00-\x20]+/")
+_STAGE_PATH = re.compile(r"([A-Za-z0-9_=.-]+/)+")
+_TYPE = re.compile(r"[A-Z_]+(\(\d+(,\d+)?\))?")
+
+
+def fill(template: str, values: Values) -> str:
+    """`template` with `values` in it. Raises ValueError for a placeholder or value that is not as said above."""
+    lines = iter(template.splitlines())
+    return "\n".join(_block(lines, ChainMap(dict(values)), inner=False)) + "\n"
+
+
+def _block(lines: Iterator[str], values: ChainMap[str, Any], *, inner: bool) -> list[str]:
+    done: list[str] = []
+    for line in lines:
+        directive = _DIRECTIVE.match(line)
+        if directive is None:
+            done.append(_PLACEHOLDER.sub(lambda match: _value(match, values), line))
+            if "{{" in _PLACEHOLDER.sub("", line):
+                raise ValueError(f"a placeholder that cannot be read: {line!r}")
+            continue
+        word, name = directive.groups()
+        if word == "end":
+            if not inner:
+                raise ValueError("an @end without its beginning")
+            return done
+        body = _body(lines)
+        members: Sequence[Values] = [{}] if word == "when" else values[name]
+        if word == "when" and not values.get(name):
+            members = []
+        for member in members:
+            done += _block(iter(body), values.new_child(dict(member)), inner=True)
+    return done
+
+
+def _body(lines: Iterator[str]) -> list[str]:
+    """The lines up to the @end of the block that has just begun, without it."""
+    found, depth = [], 1
+    for line in lines:
+        directive = _DIRECTIVE.match(line)
+        if directive is not None:
+            depth += -1 if directive.group(1) == "end" else 1
+            if depth == 0:
+                return found
+        found.append(line)
+    raise ValueError("a block without its @end")
+
+
+def _value(match: re.Match[str], values: Mapping[str, Any]) -> str:
+    kind, name = match.groups()
+    if kind not in KINDS or name not in values:
+        raise ValueError(f"nothing to put at {match.group()}")
+    return KINDS[kind](values[name])
+
+
+def qualified(parts: Sequence[str]) -> str:
+    """`("LAKE", "SHOP", "TRIPS")` → `"LAKE"."SHOP"."TRIPS"`."""
+    return ".".join(snowflake_identifier(part) for part in parts)
+
+
+def literals(texts: Sequence[str]) -> str:
+    return f"({', '.join(sql_literal(text) for text in texts)})"
+
+
+def relative_path(path: str) -> str:
+    """A path below the external volume's base URL, as a literal."""
+    if not path or path.startswith("/") or "://" in path or ".." in path.split("/"):
+        raise ValueError(f"not a path below the lake's root: {path!r}")
+    return sql_literal(path)
+
+
+def storage_url(url: str) -> str:
+    if _URL.fullmatch(url) is None:
+        raise ValueError(f"not a storage URL that ends in /: {url!r}")
+    return sql_literal(url)
+
+
+def stage_path(place: tuple[Sequence[str], str]) -> str:
+    """A stage and a folder in it. The folder stands outside of any quotes, so only characters that need none may be in
+    it; Lakeward's own paths hold no others (`lakeward.names.encode_path`)."""
+    stage, folder = place
+    if _STAGE_PATH.fullmatch(folder) is None:
+        raise ValueError(f"not a folder of the lake: {folder!r}")
+    return f"@{qualified(stage)}/{folder}"
+
+
+def external_columns(columns: Sequence[tuple[str, str, str]]) -> str:
+    """`"ID" NUMBER(10,0) AS (VALUE['id']::NUMBER(10,0))`, one a line."""
+    return ",\n  ".join(_external_column(*column) for column in columns)
+
+
+def _external_column(name: str, kind: str, field: str) -> str:
+    return f"{snowflake_identifier(name)} {sql_type(kind)} AS (VALUE[{sql_literal(field)}]::{sql_type(kind)})"
+
+
+def sql_type(kind: str) -> str:
+    if _TYPE.fullmatch(kind) is None:
+        raise ValueError(f"not a type of Snowflake: {kind!r}")
+    return kind
+
+
+def comment(text: str) -> str:
+    """`text` on one line: what could end a line is written as its escape."""
+    return text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text
+
+
+KINDS: Mapping[str, Callable[[Any], str]] = {
+    "identifier": snowflake_identifier,
+    "name": qualified,
+    "literal": sql_literal,
+    "literals": literals,
+    "url": storage_url,
+    "path": relative_path,
+    "stage_path": stage_path,
+    "external_columns": external_columns,
+    "comment": comment,
+}

@@ -1,0 +1,5 @@
+-- 31 Move each table to gold's current snapshot. Run this after every run of gold, outside of a transaction; freshness
+--    comes last, so that it never claims what is not there.
+-- @each tables
+ALTER ICEBERG TABLE {{name:table}} REFRESH {{path:metadata_file}};
+-- @end

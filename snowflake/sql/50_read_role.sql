@@ -1,0 +1,19 @@
+-- 50 A role that reads these tables and can do nothing else. There are no FUTURE grants: a table that is mirrored
+--    tomorrow is shown to nobody until this plan, which names it, has been run again.
+CREATE ROLE IF NOT EXISTS {{identifier:read_role}};
+GRANT USAGE ON DATABASE {{identifier:database}} TO ROLE {{identifier:read_role}};
+-- @when warehouse
+GRANT USAGE ON WAREHOUSE {{identifier:warehouse}} TO ROLE {{identifier:read_role}};
+-- @end
+-- @each schemas
+GRANT USAGE ON SCHEMA {{name:schema}} TO ROLE {{identifier:read_role}};
+-- @end
+-- @each tables
+GRANT SELECT ON ICEBERG TABLE {{name:table}} TO ROLE {{identifier:read_role}};
+-- @end
+-- @each exports
+GRANT SELECT ON EXTERNAL TABLE {{name:table}} TO ROLE {{identifier:read_role}};
+-- @end
+-- @when freshness
+GRANT SELECT ON VIEW {{name:freshness_view}} TO ROLE {{identifier:read_role}};
+-- @end
