@@ -73,7 +73,7 @@ def test_text_without_a_character_in_unicode_is_counted(decoded: dict[str, Read]
 
 
 def _table(case: GoldenCase) -> str:
-    return case.name.replace("-", "_")
+    return str(case.name).replace("-", "_")
 
 
 def _events(database: Database) -> dict[str, list[RowsEvent]]:
