@@ -27,12 +27,14 @@ from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, s
 PROJECT = Path(__file__).resolve().parents[2]
 READERS = PROJECT / ".venv-readers" / "bin" / "python"
 OWN = {"__ts_ms": "BIGINT", "__transaction_id": "STRING", "__transaction_order": "BIGINT"}
+# Each package holds its extension as a file; nothing is fetched.
 DUCKDB = """
-import json, sys, duckdb
-import duckdb_extensions
-for name in ("avro", "iceberg"):
-    duckdb_extensions.import_extension(name)
-duckdb.sql("LOAD avro; LOAD iceberg; SET TimeZone = 'UTC'")
+import json, sys, duckdb, duckdb_extension_avro, duckdb_extension_iceberg
+from pathlib import Path
+for package in (duckdb_extension_avro, duckdb_extension_iceberg):
+    file = next(Path(package.__file__).parent.glob("extensions/*/*.duckdb_extension"))
+    duckdb.execute(f"LOAD '{file}'")
+duckdb.execute("SET TimeZone = 'UTC'")
 print(json.dumps([[str(v) for v in row] for row in duckdb.sql(sys.argv[1]).fetchall()]))
 """
 
@@ -123,7 +125,12 @@ class Shop:
             entry = self.published(table)
             read = StaticTable.from_metadata(entry.metadata_file)
             assert read.scan().to_arrow().num_rows == len(silver) == entry.rows
-            assert read.inspect.delete_files().num_rows == 0
+            now = read.current_snapshot()
+            assert now is not None
+            assert now.summary is not None
+            assert now.summary["total-delete-files"] == "0"
+            if silver:  # PyIceberg cannot inspect a snapshot that has no file
+                assert read.inspect.delete_files().num_rows == 0
             assert read.metadata.format_version == 2
             assert entry.cut == self.silver.cut
 
