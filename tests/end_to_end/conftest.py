@@ -1,0 +1,122 @@
+"""The whole pipeline on a schema of the test's own: in this process on the session's Spark, or as the command itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from servers.running import Database
+
+from lakeward.cli.app import App
+from lakeward.cli.proof import prove
+from lakeward.cli.stages import bronze_stage, gold_stage, silver_stage
+from lakeward.cli.status import document
+from lakeward.names import TableName
+from silver.verify import Proof
+
+LAKEWARD = str(Path(sys.executable).with_name("lakeward"))
+
+
+@dataclass
+class Pipeline:
+    """A lake of the tables of `database`, in `folder`."""
+
+    folder: Path
+    database: Database
+    spark: SparkSession
+    password: str = field(repr=False)
+
+    @property
+    def app(self) -> App:
+        """A fresh App, as each command has one; only Spark is shared."""
+        app = App(str(self.folder / "lakeward.toml"))
+        app._spark = self.spark
+        return app
+
+    def bronze(self) -> None:
+        app = self.app
+        with app.lake.lock("bronze"):
+            bronze_stage(app)
+
+    def silver(self) -> None:
+        silver_stage(self.app)
+
+    def run(self) -> None:
+        app = self.app
+        bronze_stage(app)
+        silver_stage(app)
+        gold_stage(app)
+
+    def verify(self) -> Proof:
+        return prove(self.app, [])
+
+    def status(self) -> dict[str, Any]:
+        return {t["name"].partition(".")[2]: t for t in document(self.app.lake)["tables"]}
+
+    def table_name(self, table: str) -> TableName:
+        return TableName(self.database.name, table)
+
+    def stages(self) -> tuple[Any, ...]:
+        return bronze_stage, silver_stage, gold_stage
+
+    def table(self, layer: str, table: str) -> DataFrame:
+        location = self.app.lake.table(layer, self.table_name(table))  # type: ignore[arg-type]
+        return self.spark.read.format("delta").load(location)
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Silver's rows, sorted."""
+        return sorted(tuple(r) for r in self.table("silver", table).select(*columns).collect())
+
+    def ops(self, table: str) -> str:
+        """Bronze's ops, in the order of the events."""
+        order = ("source.epoch", "source.file", "source.pos", "source.row")
+        return "".join(r["op"] for r in self.table("bronze", table).orderBy(*order).select("op").collect())
+
+    def assert_each_event_once(self) -> None:
+        """Stream events are named by position, snapshot rows by generation and row; no name twice, for any table."""
+        for name in self.status():
+            events = self.table("bronze", name)
+            place = ("source.epoch", "source.file", "source.pos", "source.row", "source.generation")
+            assert events.count() == events.select(*place).distinct().count(), f"{name} holds an event twice"
+
+    def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """`lakeward …` as a process of its own in the lake's folder."""
+        env = {**os.environ, "SOURCE_PASSWORD": self.password, "LAKEWARD_SPARK_MASTER": "local[2]", **environment}
+        return subprocess.run(
+            [LAKEWARD, *arguments], cwd=self.folder, env=env, capture_output=True, text=True, timeout=400, check=False
+        )
+
+    def write_config(self, source: Mapping[str, Any] | None = None, rest: str = "") -> None:
+        values = {
+            "url": f"mysql://replicator@127.0.0.1:{self.database.server.port}",
+            "password": "env:SOURCE_PASSWORD",
+            "include": [f"{self.database.name}.*"],
+            **(source or {}),
+        }
+        lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
+        (self.folder / "lakeward.toml").write_text(f'[source]\n{lines}\n[lake]\nroot = "lake"\n{rest}', encoding="utf-8")
+
+
+@pytest.fixture
+def pipeline(
+    database: Database,
+    spark: SparkSession,
+    replicator_password: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Pipeline]:
+    # Catalogs are a session's own, and the warehouse is this lake's.
+    own = spark.newSession()
+    own.conf.set("spark.sql.catalog.gold.warehouse", str(tmp_path / "lake" / "gold"))
+    monkeypatch.setenv("SOURCE_PASSWORD", replicator_password)
+    made = Pipeline(tmp_path, database, own, replicator_password)
+    made.write_config()
+    yield made
