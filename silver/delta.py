@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -26,7 +26,8 @@ APP_ID = "lakeward-silver"
 SHAPE = "lakeward-silver-shape"
 Fields = Sequence[tuple[str, str]]  # (name, Spark type as DDL), in the table's order
 _AWKWARD = frozenset(" ,;{}()\n\t=")
-_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+_FOLLOWED = {"delta.enableChangeDataFeed": "true"}
 _COPIED = (  # what a new session has to have in common with the one a run was given
     "spark.sql.session.timeZone",
     "spark.sql.shuffle.partitions",
@@ -90,12 +91,14 @@ def done(spark: SparkSession, location: str, app: str) -> int:
     return int(found.get()) if found.isDefined() else -1
 
 
-def ensure(spark: SparkSession, location: str, fields: Fields) -> bool:
+def ensure(spark: SparkSession, location: str, fields: Fields, *, followed: bool = True) -> bool:
     """Create the table, or add the columns it lacks. False where that does not give it `fields`: another order, another
-    type, a column that is no longer wanted. Then the caller has to write it anew."""
+    type, a column that is no longer wanted. Then the caller has to write it anew.
+
+    `followed` turns the change feed on."""
     if version(spark, location) < 0:
         builder = DeltaTable.createIfNotExists(spark).location(location).addColumns(_struct(fields))
-        for key, value in _properties(fields).items():
+        for key, value in (_properties(fields) | (_FOLLOWED if followed else {})).items():
             builder = builder.property(key, value)
         builder.execute()
         return True
@@ -112,10 +115,12 @@ def ensure(spark: SparkSession, location: str, fields: Fields) -> bool:
 
 def ensure_history(spark: SparkSession, location: str, schema: TableSchema, *, generation: int) -> None:
     """As `ensure`, for a history: a column that the source has dropped stays. One that has another type now is
-    cast, and its old values are kept aside as `<column>__until_<generation>` where a cast would alter one."""
+    cast, and its old values are kept aside as `<column>__until_<generation>` where a cast would alter one.
+
+    It has no change feed: it is one itself, and Delta could not write it for every column name (`silver.rewrite`)."""
     wanted = history_fields(schema)
     if version(spark, location) < 0:
-        ensure(spark, location, wanted)
+        ensure(spark, location, wanted, followed=False)
         return
     new = [(f.name, f.dataType.simpleString()) for f in _struct(wanted)]
     present = actual_fields(spark, location)
@@ -218,7 +223,7 @@ def _map_names(spark: SparkSession, location: str, names: Sequence[str]) -> None
     """Turn column mapping on where new names need it."""
     if not _awkward(names):
         return
-    configuration = snapshot(spark, location).metadata().configuration()
-    if configuration.getOrElse("delta.columnMapping.mode", None) == "name":
+    mode = snapshot(spark, location).metadata().configuration().get("delta.columnMapping.mode")
+    if mode.isDefined() and mode.get() == "name":
         return
     spark.sql(f"ALTER TABLE delta.{quoted(location)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")

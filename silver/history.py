@@ -19,8 +19,8 @@ from lakeward.schema import TableSchema
 from silver.columns import META, exact, identity, of_image, of_table
 from silver.delta import APP_ID, append, done, once
 from silver.events import changes
-from silver.merge import SHORT
 from silver.plan import TablePlan
+from silver.rows import SHORT
 
 SEED = "lakeward-silver-seed"
 _STATE = ("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "unit", "at", "open")

@@ -6,8 +6,6 @@ delete. Where a generation or a TRUNCATE replaces the content, what is not named
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,35 +13,8 @@ from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
 from silver.columns import DELETED, META, identity, key_numbers, keyless, of_table, same
 from silver.delta import APP_ID, once
-
-SHORT = ("ts_ms", "tx_id", "tx_order")
-
-
-@dataclass(frozen=True)
-class Written:
-    """Rows a merge inserted, updated and deleted."""
-
-    inserted: int
-    updated: int
-    deleted: int
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What deletes rows that no row names: SQL literals of their __ts_ms, __transaction_id, __transaction_order."""
-
-    ts_ms: str
-    tx_id: str
-    tx_order: str
-
-
-def as_table(rows: DataFrame, schema: TableSchema, *, soft: bool) -> DataFrame:
-    """Rows of kind upsert and put, as the current-state table's columns: for a first load and an overwrite."""
-    columns = [f"image.c{i} AS {quoted(c.name)}" for i, c in enumerate(schema.columns)]
-    meta = [f"{short} AS {name}" for (name, _), short in zip(META, SHORT, strict=True)]
-    if soft:
-        return rows.where("kind IN ('upsert', 'put', 'delete')").selectExpr(*columns, *meta, f"gone AS {DELETED}")
-    return rows.where("kind IN ('upsert', 'put')").selectExpr(*columns, *meta)
+from silver.rewrite import needed, rewrite
+from silver.rows import SHORT, Ending, Written
 
 
 def merge(
@@ -59,6 +30,8 @@ def merge(
 ) -> Written:
     """MERGE `rows` (see `silver.current`) into the table, once for (`app`, `run`). With `ending`, rows with a key that
     no row names are deleted."""
+    if needed(schema):
+        return rewrite(session, location, rows, schema, run=run, soft=soft, ending=ending, app=app)
     target = DeltaTable.forPath(session, location).alias("t")
     builder = target.merge(_source(rows, schema).alias("s"), _on(schema))
     columns = {quoted(c.name): f"s.c{i}" for i, c in enumerate(schema.columns)}

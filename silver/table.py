@@ -17,8 +17,9 @@ from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
 from silver.history import merge_history, seed
-from silver.merge import Ending, Written, as_table, merge
+from silver.merge import merge
 from silver.plan import RunPlan, TablePlan
+from silver.rows import Ending, Written, as_table
 
 
 @dataclass(frozen=True)
