@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import threading
 import urllib.parse
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from lakeward.quality.rules import GateLayer, RuleResult
 
 RUNS_MAX = 20  # whose pages are kept
 _INDEX = "index.json"
+_PUBLISHING = threading.Lock()  # tables are gated in parallel, and two may stop at once
 
 
 def docs_folder(config: Config, lake: Lake) -> Path | None:
@@ -53,7 +55,8 @@ def publish_docs(results: Sequence[RuleResult], config: Config, lake: Lake, run:
     at = datetime.datetime.now(datetime.UTC)
     name = f"run {run}" if run is not None else f"{at:%Y-%m-%d %H-%M-%S}"
     try:
-        return _publish(results, folder, name, at)
+        with _PUBLISHING:
+            return _publish(results, folder, name, at)
     except OSError as error:
         raise lake_error(error, str(folder)) from error
 

@@ -12,6 +12,7 @@ An expectation about the batch as a whole (a mean, a row count) goes through `va
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -29,6 +30,8 @@ from lakeward.quality.predicates import ROW_LEVEL, Predicate, duplicated, predic
 from lakeward.quality.rules import Rule, RuleResult
 
 EXAMPLES_MAX = 3
+EXAMPLE_RULES_MAX = 20  # failing rules of one batch that get examples
+_VALIDATING = threading.Lock()  # Great Expectations' context is one a process
 AGGREGATES_MAX = 120  # in one query; past it generated code outgrows what the JVM compiles
 _BASIC = {"result_format": {"result_format": "BASIC", "partial_unexpected_count": EXAMPLES_MAX}}
 
@@ -40,8 +43,8 @@ class Judged:
     rule: Rule
     predicate: Predicate
     within: Column
-    rows: int = 0  # of the rule's scope
-    considered: int = 0  # of them, those its row_condition and ignore_row_if leave
+    rows: int = 0  # of the rule's scope and row_condition
+    considered: int = 0  # of them, those its ignore_row_if leaves
     nulls: int = 0  # of those, without a value in the one column it is about
     failed: int = 0
 
@@ -98,16 +101,18 @@ def _count(batch: Batch, judged: Sequence[Judged]) -> list[Judged]:
     wanted: dict[str, Column] = {}
     names: list[tuple[str, str, str, str]] = []
     for number, j in enumerate(judged):
-        rows, considered, nulls = f"rows {j.rule.scope}", f"considered {number}", ""
-        wanted[rows] = F.count_if(j.within)
-        if _restricted(j.rule):
-            wanted[considered] = F.count_if(j.within & j.predicate.applies)
-        else:
-            considered = rows
-        if column := j.rule.expectation.configuration.kwargs.get("column"):
-            nulls = f"nulls {number}" if considered != rows else f"nulls {j.rule.scope} {column}"
-            domain = j.within if considered == rows else j.within & j.predicate.applies
+        kwargs = j.rule.expectation.configuration.kwargs
+        whole = not kwargs.get("row_condition")  # then rules of one scope share their counts
+        domain, shared = (j.within, j.rule.scope) if whole else (j.within & j.predicate.domain, str(number))
+        rows = considered = f"rows {shared}"
+        nulls = ""
+        wanted[rows] = F.count_if(domain)
+        if column := kwargs.get("column"):
+            nulls = f"nulls {shared} {column}"
             wanted[nulls] = F.count_if(domain & F.col(column).isNull())
+        else:
+            considered = f"considered {number}"
+            wanted[considered] = F.count_if(j.within & j.predicate.applies)
         if j.predicate.fails is not None:
             wanted[f"failed {number}"] = F.count_if(j.fails())
         names.append((rows, considered, nulls, f"failed {number}"))
@@ -120,11 +125,6 @@ def _count(batch: Batch, judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def _restricted(rule: Rule) -> bool:
-    kwargs = rule.expectation.configuration.kwargs
-    return bool(kwargs.get("row_condition")) or "column" not in kwargs
-
-
 def _chunks(wanted: dict[str, Column]) -> list[list[tuple[str, Column]]]:
     items = list(wanted.items())
     return [items[i : i + AGGREGATES_MAX] for i in range(0, len(items), AGGREGATES_MAX)]
@@ -133,7 +133,7 @@ def _chunks(wanted: dict[str, Column]) -> list[list[tuple[str, Column]]]:
 def _duplicates(batch: Batch, j: Judged, name: str) -> DataFrame:
     """How many rows share their values with another: by grouping, which sorts nothing and carries only those
     columns."""
-    rows = batch.flat.where(j.within & j.predicate.applies)
+    rows = batch.flat.where(j.within & j.predicate.compared())
     groups = rows.groupBy(*[F.col(c) for c in j.predicate.grouped]).agg(F.count(F.lit(1)).alias("peers"))
     return groups.agg(F.coalesce(F.sum(F.when(F.col("peers") > 1, F.col("peers"))), F.lit(0)).alias(name))
 
@@ -151,7 +151,7 @@ def _verdict(judged: Judged, values: list[Any]) -> ExpectationValidationResult:
     metric = expectation.map_metric  # type: ignore[attr-defined]
     metrics = {
         "column_values.nonnull.unexpected_count": judged.nulls,
-        "table.row_count": judged.considered if "column" in expectation.configuration.kwargs else judged.rows,
+        "table.row_count": judged.rows,
         f"{metric}.filtered_row_count": judged.considered,
         f"{metric}.unexpected_count": judged.failed,
         f"{metric}.unexpected_values": values,
@@ -171,11 +171,8 @@ def _whole(batch: Batch, rule: Rule, masked: Collection[str]) -> RuleResult:
     """A rule about the batch as a whole, by `validate()`; what it observed is left out where a column is
     masked."""
     rows = batch.flat.where(batch.within("row")).select(*[F.col(c) for c in batch.names.values()])
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
-    asset = context.data_sources.add_spark("lake", persist=False).add_dataframe_asset(str(batch.schema.name))
-    part = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
-    found = part.validate(rule.expectation, result_format="BASIC")
+    with _VALIDATING:
+        found = _validate(rows, rule, str(batch.schema.name))
     info = found.exception_info or {}
     raised = info if "raised_exception" in info else next(iter(info.values()), {})
     if raised.get("raised_exception"):
@@ -192,18 +189,28 @@ def _whole(batch: Batch, rule: Rule, masked: Collection[str]) -> RuleResult:
     return RuleResult(batch.schema.name, rule, bool(found.success), 1, 0 if found.success else 1, examples, found)
 
 
+def _validate(rows: DataFrame, rule: Rule, name: str) -> ExpectationValidationResult:
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+    asset = context.data_sources.add_spark("lake", persist=False).add_dataframe_asset(name)
+    part = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
+    found: ExpectationValidationResult = part.validate(rule.expectation, result_format="BASIC")
+    return found
+
+
 def _examples(batch: Batch, failing: Sequence[Judged], masked: Collection[str]) -> dict[str, list[tuple[str, Any]]]:
     """Up to three rows a failing rule: a sentence with its key and the value, and the value for Data Docs;
     one action."""
     secret = {batch.names.get(m, m) for m in masked}
     keys = [batch.names[k] for k in batch.schema.keys]
     shown = sorted({*keys, *(c for j in failing for c in j.rule.columns)} - secret)
-    flagged = batch.flat.select("*", *[j.fails().alias(f"__fails {n}") for n, j in enumerate(failing)])
     row = F.struct(*[F.col(c) for c in shown]) if shown else F.struct(F.lit(0).alias("nothing"))
+    failing = failing[:EXAMPLE_RULES_MAX]
     picks = []
-    for n in range(len(failing)):
-        one = flagged.where(F.col(f"__fails {n}")).select(F.lit(n).alias("n"), row.alias("row")).limit(EXAMPLES_MAX)
-        picks.append(one)
+    for n, judged in enumerate(failing):
+        # Each rule's mark stands in its own branch, so that one rule's window is not another's cost.
+        marked = batch.flat.select(F.lit(n).alias("n"), row.alias("row"), judged.fails().alias("fails"))
+        picks.append(marked.where("fails").drop("fails").limit(EXAMPLES_MAX))
     found: dict[str, list[tuple[str, Any]]] = {j.rule.name: [] for j in failing}
     for line in reduce(DataFrame.unionAll, picks).collect():
         judged = failing[line["n"]]

@@ -50,11 +50,22 @@ ROW_LEVEL = (
 
 @dataclass(frozen=True)
 class Predicate:
-    """When a row of a domain fails. Both are never NULL."""
+    """When a row fails. No condition is ever NULL."""
 
-    applies: Column  # the rows the expectation speaks about: its row_condition and ignore_row_if
+    domain: Column  # the rows its row_condition leaves
+    applies: Column  # of those, what its ignore_row_if leaves: the rows the expectation speaks about
     fails: Column | None  # of those; None for uniqueness, which no row shows alone
     grouped: tuple[str, ...] = ()  # uniqueness: the columns that no two rows may share
+    among: Column | None = None  # uniqueness: the rows that are compared
+
+    def compared(self) -> Column:
+        """The rows of a uniqueness rule that are held against each other."""
+        return self.applies if self.among is None else self.applies & self.among
+
+
+def _among(kind: str, grouped: tuple[str, ...]) -> Column | None:
+    """Great Expectations leaves NULLs out where one column has to be unique: many rows may lack a value."""
+    return F.col(grouped[0]).isNotNull() if kind == UNIQUE[0] else None
 
 
 def true(condition: Column) -> Column:
@@ -68,19 +79,18 @@ def predicate(expectation: Expectation, frame: DataFrame) -> Predicate:
     Raises ConfigError where Great Expectations refuses the expectation for this frame.
     """
     kwargs = expectation.configuration.kwargs
-    applies = _row_condition(expectation, frame) & _not_ignored(kwargs)
+    domain = true(_row_condition(expectation, frame))
+    applies = domain & _not_ignored(kwargs)
     kind = expectation.configuration.type
     if kind in UNIQUE:
         grouped = tuple(kwargs.get("column_list") or [kwargs["column"]])
-        if kind == UNIQUE[0]:  # Great Expectations leaves NULLs out here, since many rows may lack a value
-            applies = applies & F.col(grouped[0]).isNotNull()
-        return Predicate(true(applies), None, grouped)
-    return Predicate(true(applies), true(_condition(expectation, frame)))
+        return Predicate(domain, applies, None, grouped, among=_among(kind, grouped))
+    return Predicate(domain, applies, true(_condition(expectation, frame)))
 
 
 def duplicated(rule: Predicate, within: Column) -> Column:
     """The window form of a uniqueness predicate: whether a row shares its values with another of `within`."""
-    counted = true(within) & rule.applies
+    counted = true(within) & rule.compared()
     peers = F.sum(F.when(counted, 1).otherwise(0)).over(Window.partitionBy(*[F.col(c) for c in rule.grouped]))
     return counted & (peers > 1)
 

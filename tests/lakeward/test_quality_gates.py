@@ -172,7 +172,7 @@ def test_quarantine_above_its_threshold_stops_a_batch_of_twenty_but_not_a_smalle
     with pytest.raises(GateStoppedError, match="above its threshold of 10.00%"):
         judge(spark, place, good + bad)
     assert judge(spark, place, good[:16] + bad).held == 3
-    assert judge(spark, place, good + [*bad[:2], event(50, "c", row(50, 1))]).held == 2
+    assert judge(spark, place, [*good, *bad[:2], event(50, "c", row(50, 1))]).held == 2
 
 
 def test_mostly_is_great_expectations_verdict_and_lets_its_share_pass(spark, place, tmp_path):
