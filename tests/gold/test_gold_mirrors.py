@@ -195,11 +195,12 @@ def test_soft_deleted_rows_are_mirrored_as_they_are(shop):
 
 
 def test_names_that_paths_and_sql_cannot_hold_plainly_are_mirrored(shop):
-    table = shop.create("order items", {"no.": "int", "it's": "varchar(9)", "a b": "int"}, ["no."], schema="My Shop")
+    table = shop.create("order items", {"no.": "int", "it`s": "varchar(9)", "a b": "int"}, ["no."], schema="My Shop")
     insert(shop, table, "VALUES (1, 'x', 2, 1, 't', 0), (2, 'y', 3, 1, 't', 0)")
     shop.publish()
-    shop.spark.sql(f"UPDATE {table} SET `a b` = 9 WHERE `no.` = 1")
-    shop.publish()
+    shop.spark.sql(f"DELETE FROM {table} WHERE `no.` = 1")  # Delta's own UPDATE fails on a backtick in a name
+    insert(shop, table, "VALUES (1, 'z', 9, 1, 't', 0)")
+    assert shop.publish().tables == {"My Shop.order items": "merged"}
     shop.assert_mirrored()
     assert shop.published("My Shop.order items").location.endswith("/gold/My-20-Shop/order-20-items")
 

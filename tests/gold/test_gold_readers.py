@@ -78,7 +78,7 @@ def test_pyiceberg_reads_every_type_as_it_was(typed):
 
 def test_duckdb_reads_the_iceberg_table_and_the_parquet_export_alike(typed, duckdb):
     entry = typed.published("shop.typed")
-    listed = "id, u, d, long_d, f, b, day, at, instant, place.srid, hex(place.wkb), vec, hex(raw), word"
+    listed = 'id, u, d, long_d, f, b, day, "at", instant, place.srid, hex(place.wkb), vec, hex(raw), word'
     iceberg = duckdb(f"SELECT {listed} FROM iceberg_scan('{entry.metadata_file}') ORDER BY id DESC")
     parquet = duckdb(f"SELECT {listed} FROM '{entry.export_location}/*.parquet' ORDER BY id DESC")
     assert iceberg == parquet
