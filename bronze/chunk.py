@@ -86,4 +86,3 @@ def read_part(work: ChunkWork) -> Manifest:
     manifest.rows = {t: sum(f.rows for f in fs) for t, fs in files.items()}
     manifest.last = {name: Position(*start.at[:3]).to_json()}
     return manifest
-

@@ -57,9 +57,7 @@ def awkward(schema: TableSchema) -> bool:
     return any(_AWKWARD & set(c.name) for c in schema.columns)
 
 
-def ensure_table(
-    spark: SparkSession, location: str, schema: TableSchema
-) -> Literal["created", "widened", "replaced"]:
+def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Literal["created", "widened", "replaced"]:
     """Create the bronze table, or widen its images by the columns that it does not have yet. Says which was done.
 
     A column that is there with another type replaces the table (one commit; the earlier shape stays in its history):
@@ -85,7 +83,9 @@ def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -
     if not columns:
         return
     if any(_AWKWARD & set(c.name) for c in columns) and not _mapped(_metadata(spark, location)):
-        spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')")
+        spark.sql(
+            f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')"
+        )
     fields = ", ".join(
         f"{image}.{spark_identifier(c.name)} {c.spark}" for c in columns for image in ("before", "after")
     )
@@ -181,4 +181,5 @@ def _create(builder: Any, location: str, schema: TableSchema) -> None:
 
 
 def _simple(column: Column) -> str:
-    return StructType.fromDDL(f"c {column.spark}")["c"].dataType.simpleString()
+    parsed: Any = StructType.fromDDL(f"c {column.spark}")
+    return str(parsed["c"].dataType.simpleString())

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import pymysql
 
-from bronze.source.server import binary_logs, facts
+from bronze.binlog.gtid import GtidPosition
+from bronze.source.server import ServerFacts, binary_logs, facts, rows
 from lakeward.errors import WrongServerError
-from lakeward.position import binlog_number
+from lakeward.position import Checkpoint, binlog_name, binlog_number
 from lakeward.state import BronzeState
 
-_WAYS_ON = "`lakeward resnapshot` the tables to read them afresh from this server"
+_WAYS_ON = "`lakeward resnapshot --all` reads every table afresh from this server"
 
 
 def check_server(connection: pymysql.Connection, state: BronzeState) -> None:
@@ -35,7 +36,7 @@ def check_server(connection: pymysql.Connection, state: BronzeState) -> None:
         if at.at.file < first:
             raise WrongServerError(
                 f"the source has purged its binlog up to file number {first}; the checkpoint is in {at.at.file}",
-                hint=f"{_WAYS_ON}, and keep the binlog longer (binlog_expire_logs_seconds)",
+                hint=f"{_WAYS_ON}; keep the binlog longer (binlog_expire_logs_seconds)",
                 missing=f"{at.at} to {at.at.epoch}:{first}:4",
             )
         if at.at.file > last or at.at.pos > logs.get(at.at.file, at.at.pos):
@@ -45,5 +46,27 @@ def check_server(connection: pymysql.Connection, state: BronzeState) -> None:
                 checkpoint=at.at,
                 ends=f"{last}:{logs[last]}",
             )
+        _check_gtids(connection, now, at)
     state.server = now.to_json()
     state.server["uuid"] = known or now.uuid
+
+
+def _check_gtids(connection: pymysql.Connection, now: ServerFacts, at: Checkpoint) -> None:
+    """The transactions before the checkpoint have to be the ones that were read, not just as many bytes of others."""
+    if not at.gtid:
+        return
+    if now.flavour == "mysql":
+        missing = str(rows(connection, "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (at.gtid,))[0][0] or "")
+        same = not missing.strip()
+    else:
+        file = binlog_name(now.binlog_name, at.at.file)
+        found = str(rows(connection, "SELECT BINLOG_GTID_POS(%s, %s)", (file, at.at.pos))[0][0] or "")
+        missing = f"{at.gtid} (the server has {found or 'none'} there)"
+        same = GtidPosition(found) == GtidPosition(at.gtid)
+    if not same:
+        raise WrongServerError(
+            "the source's history is not the one that was read: transactions of the lake are not in it",
+            hint=_WAYS_ON,
+            checkpoint=at.at,
+            missing=missing,
+        )

@@ -115,9 +115,7 @@ class Ingest:
 
     def _snapshot(self) -> None:
         if any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values()):
-            Snapshotter(
-                self.spark(), self.lake, self.config, self.state, self.connection, self.settings
-            ).run()
+            Snapshotter(self.spark(), self.lake, self.config, self.state, self.connection, self.settings).run()
 
     def _stream(self, target: Position) -> None:
         """Batches from the checkpoint to `target`."""
@@ -169,8 +167,8 @@ class Ingest:
     def _refuse_zero_dates(self, manifests: list[Manifest]) -> None:
         if self.config.source.zero_dates == "fail" and any(m.zero_dates for m in manifests):
             raise FailClosedError(
-                "the source holds zero or partial dates, and [source] zero_dates is \"fail\"",
-                hint="mend the rows at the source, or set zero_dates = \"null\"",
+                'the source holds zero or partial dates, and [source] zero_dates is "fail"',
+                hint='mend the rows at the source, or set zero_dates = "null"',
                 tables=", ".join(sorted({t for m in manifests if m.zero_dates for t in m.files})),
             )
 

@@ -20,6 +20,7 @@ from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transacti
 from bronze.binlog.wire import Dump
 from bronze.conform import Conformed, conform
 from bronze.decode.rows import decode_rows
+from bronze.source.server import Flavour
 from bronze.stamp import EventStamp, Origin, stream_envelopes, truncate_envelope
 from bronze.writer import EnvelopeWriter, Target
 from lakeward.errors import FailClosedError, LakewardError
@@ -47,7 +48,7 @@ class Work:
     """One range, and all that an executor needs to read it."""
 
     settings: Mapping[str, Any] = field(repr=False)
-    flavour: str
+    flavour: Flavour
     server_id: int
     server: str
     binlog: str  # any file's name of the sequence
@@ -132,9 +133,7 @@ class _Range:
                 yield raw
 
         wanted = set(self.work.tables)
-        items = read(
-            counted(), file=self.work.start.file, wants=lambda t: str(t) in wanted, gtid_set=self.work.gtid
-        )
+        items = read(counted(), file=self.work.start.file, wants=lambda t: str(t) in wanted, gtid_set=self.work.gtid)
         for item in items:
             if isinstance(item, RowsEvent):
                 self._take(item)
@@ -215,7 +214,8 @@ class _Range:
             table_map = events[members[0]].table_map
             fit = self._fit(table_map)
             if fit.mismatch is not None:
-                why = f"its column {fit.mismatch} has another type since {events[members[0]].file}:{events[members[0]].pos}"
+                first = events[members[0]]
+                why = f"its column {fit.mismatch} has another type since {first.file}:{first.pos}"
                 self.manifest.altered.setdefault(str(table_map.name), why)
                 continue
             decoded[key] = (fit, self._decode(fit, [events[i] for i in members]))
@@ -271,9 +271,7 @@ class _Range:
             self.payload_rows += rows
         return self._stamp_of(event.transaction, event.table_map.name, event.file, event.pos, first_row, rows)
 
-    def _stamp_of(
-        self, t: Transaction, name: TableName, file: int, pos: int, first_row: int, rows: int
-    ) -> EventStamp:
+    def _stamp_of(self, t: Transaction, name: TableName, file: int, pos: int, first_row: int, rows: int) -> EventStamp:
         before = t.counters.get(str(name), 0)
         stamp = EventStamp(file, pos, first_row, t.ts_ms, t.gtid, t.id, t.total_order + 1, before + 1)
         t.counters[str(name)] = before + rows

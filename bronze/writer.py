@@ -149,9 +149,7 @@ class EnvelopeWriter:
             raise lake_error(error, path) from error
         physical = target.names or {}
         outer, inner = physical.get("source", ("source", {}))
-        low, high = (
-            {outer: {inner.get(n, (n,))[0]: opened.bounds[n][i] for n in _BOUNDS}} for i in (0, 1)
-        )
+        low, high = ({outer: {inner.get(n, (n,))[0]: opened.bounds[n][i] for n in _BOUNDS}} for i in (0, 1))
         stats = {"numRecords": opened.rows, "minValues": low, "maxValues": high, "nullCount": {}}
         done = DataFile(opened.name, size, opened.rows, int(time.time() * 1000), stats)
         self._done.setdefault(table, []).append(done)

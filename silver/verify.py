@@ -142,9 +142,7 @@ def _silver_hashes(frame: DataFrame, schema: TableSchema) -> np.ndarray:
     return np.ascontiguousarray(column.to_numpy(), dtype=np.int64).view(np.uint64)
 
 
-def _silver_batches(
-    frame: DataFrame, schema: TableSchema, wanted: np.ndarray
-) -> Iterator[pa.StructArray]:
+def _silver_batches(frame: DataFrame, schema: TableSchema, wanted: np.ndarray) -> Iterator[pa.StructArray]:
     image = schema.image()
     picked = np.sort(wanted[: 4 * NAMED_MAX])
 
@@ -173,9 +171,7 @@ def _counts(values: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     return result
 
 
-def _rows_of(
-    batches: Iterable[pa.StructArray], schema: TableSchema, wanted: np.ndarray
-) -> list[dict[str, Any]]:
+def _rows_of(batches: Iterable[pa.StructArray], schema: TableSchema, wanted: np.ndarray) -> list[dict[str, Any]]:
     """Up to NAMED_MAX rows whose hash is in `wanted`; each as often as it stands there."""
     values, counts = np.unique(wanted, return_counts=True)
     left = dict(zip(values.tolist(), counts.tolist(), strict=True))
@@ -190,9 +186,7 @@ def _rows_of(
     return found
 
 
-def _differences(
-    schema: TableSchema, lost: list[dict[str, Any]], found: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _differences(schema: TableSchema, lost: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What differs, a row each: its key and what is wrong with it. Values other than keys are not repeated."""
     keys = schema.keys or tuple(c.name for c in schema.columns)
 

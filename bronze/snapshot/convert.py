@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bronze.decode import charsets
 from bronze.snapshot import kernels
 from lakeward.errors import FailClosedError, LakewardError
 from lakeward.schema import BYTES, GEOMETRY_ARROW, INTEGERS, Column, TableSchema
@@ -94,8 +95,13 @@ class Converter:
     def _utf8(self, column: Column, found: pa.Array) -> pa.Array:
         try:
             return pc.cast(found, pa.string())
-        except pa.ArrowInvalid as error:
-            raise FailClosedError(f"{self._schema.name}: {column.name!r} holds text that is not UTF-8") from error
+        except pa.ArrowInvalid:
+            # The server sends utf8mb4 as it is stored; what is malformed there becomes what it becomes from the binlog.
+            _, ends, data = found.buffers()
+            offsets = np.frombuffer(ends, np.int32)[: len(found) + 1].astype(np.int64)
+            absent = np.asarray(found.is_null()).astype(np.uint8)
+            raw = np.frombuffer(data, np.uint8)
+            return charsets.text(raw, offsets[:-1], np.diff(offsets), absent, "utf8mb4").array
 
     def _geometries(self, column: Column, buffer: Any, offsets: Any, lengths: Any) -> pa.Array:
         """As stored: four bytes of SRID, little-endian, then the WKB ('Internal Geometry Storage Format')."""

@@ -91,9 +91,7 @@ class Snapshotter:
         assert table.start is not None
         start = Checkpoint(table.start)
         server = str(self.state.server.get("uuid", ""))
-        return ChunkWork(
-            self.settings, server, table.schema, target, table.generation, start, chunk, self.lake.root
-        )
+        return ChunkWork(self.settings, server, table.schema, target, table.generation, start, chunk, self.lake.root)
 
     def _target(self, name: TableName) -> Target:
         location = self.lake.table("bronze", name)

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; the next run goes on where this one was", file=sys.stderr)
         return 130
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort: a message and an exit code instead of a traceback
         return _unexpected(app, error)
     finally:
         app.close()
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line, whole; docs/operations.md and a test hold it to the contract."""
-    top = argparse.ArgumentParser(prog="lakeward", description="A lakehouse copy of MySQL and MariaDB, equal and proven.")
+    top = argparse.ArgumentParser(
+        prog="lakeward", description="A lakehouse copy of MySQL and MariaDB, equal and proven."
+    )
     top.add_argument("-c", "--config", default="lakeward.toml", metavar="FILE", help="configuration (lakeward.toml)")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 

@@ -53,13 +53,17 @@ def prove(app: App, tables: list[str]) -> Proof:
                 if not chosen:  # a proof of nothing is none
                     raise TerminalError("no table is followed", hint="check [source] include and the user's grants")
                 return compare(app.spark(), app.lake, app.config, connection, at.at, chosen)
-    raise TransientError("tables kept being altered while they were to be verified", hint="run again when it is quieter")
+    raise TransientError(
+        "tables kept being altered while they were to be verified", hint="run again when it is quieter"
+    )
 
 
 def _print(proof: Proof) -> None:
     for table in proof.tables:
         held = f", {len(table.quarantined)} in quarantine" if table.quarantined else ""
-        print(f"{'equal  ' if table.equal else 'DIFFERS'} {table.name}  {table.rows:,} rows  {table.checksum[:16]}{held}")
+        print(
+            f"{'equal  ' if table.equal else 'DIFFERS'} {table.name}  {table.rows:,} rows  {table.checksum[:16]}{held}"
+        )
         for difference in table.differences:
             key = ", ".join(f"{k}={v}" for k, v in difference["key"].items())
             columns = f": {', '.join(difference['columns'])}" if "columns" in difference else ""

@@ -102,7 +102,9 @@ class Pipeline:
             **(source or {}),
         }
         lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
-        (self.folder / "lakeward.toml").write_text(f'[source]\n{lines}\n[lake]\nroot = "lake"\n{rest}', encoding="utf-8")
+        (self.folder / "lakeward.toml").write_text(
+            f'[source]\n{lines}\n[lake]\nroot = "lake"\n{rest}', encoding="utf-8"
+        )
 
 
 @pytest.fixture

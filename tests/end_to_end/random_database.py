@@ -28,9 +28,7 @@ class RandomTable:
     keys: list[str]
 
     def create(self) -> str:
-        parts = [
-            f"`{name}` {kind.ddl}{' NOT NULL' if name in self.keys else ''}" for name, kind in self.columns
-        ]
+        parts = [f"`{name}` {kind.ddl}{' NOT NULL' if name in self.keys else ''}" for name, kind in self.columns]
         if self.keys:
             parts.append(f"PRIMARY KEY ({', '.join(f'`{k}`' for k in self.keys)})")
         return f"CREATE TABLE `{_q(self.name)}` ({', '.join(parts)}) ENGINE=InnoDB"
@@ -148,7 +146,9 @@ def kinds(flavour: str) -> list[Kind]:
     else:
         found.append(Kind("UUID", lambda r: quoted("%08x-%04x-4%03x-9%03x-%012x" % tuple(map(r.getrandbits, (32, 16, 12, 12, 48)))), key=True))  # fmt: skip
         found.append(Kind("INET4", lambda r: quoted(".".join(str(r.randint(0, 255)) for _ in range(4))), key=True))
-        found.append(Kind("INET6", lambda r: quoted(r.choice(["::1", "::ffff:1.2.3.4", f"2001:db8::{r.randint(0, 9999)}"]))))
+        found.append(
+            Kind("INET6", lambda r: quoted(r.choice(["::1", "::ffff:1.2.3.4", f"2001:db8::{r.randint(0, 9999)}"])))
+        )
     return found
 
 

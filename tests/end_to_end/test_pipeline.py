@@ -60,7 +60,7 @@ def test_keys_that_move_and_swap_leave_nothing_behind(pipeline) -> None:
     with connection.cursor() as cursor:
         cursor.execute("BEGIN")
         for statement in ("a = 3 WHERE a = 1", "a = 1, b = 'x' WHERE a = 2", "a = 2, b = 'y' WHERE a = 3"):
-            cursor.execute(f"UPDATE t SET {statement}")  # noqa: S608
+            cursor.execute(f"UPDATE t SET {statement}")
         cursor.execute("COMMIT")
     connection.close()
     pipeline.run()
@@ -195,6 +195,6 @@ def test_a_run_with_nothing_new_starts_no_spark(pipeline) -> None:
     pipeline.run()
     app = pipeline.app
     app._spark = None
-    for stage in (pipeline.stages()):
+    for stage in pipeline.stages():
         stage(app)
     assert app._spark is None
