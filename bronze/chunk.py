@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bronze.snapshot.bounds import Chunk
-from bronze.snapshot.read import read_chunk, read_exact
+from bronze.snapshot.read import ChunkReader, read_chunk, read_exact
+from bronze.snapshot.text import RowReader
 from bronze.source.connection import open_connection
 from bronze.source.server import exact_read
 from bronze.stamp import Origin, snapshot_envelopes
@@ -54,7 +55,7 @@ def read_part(work: ChunkWork) -> Manifest:
         if work.chunk is None:
             connection = open_connection(dict(work.settings), proven=True)
             start = exact_read(connection, work.start.at.epoch)
-            batches = read_exact(connection, work.schema)
+            batches: ChunkReader | RowReader = read_exact(connection, work.schema)
         else:
             batches = read_chunk(dict(work.settings), work.schema, work.chunk)
         origin = Origin(work.server, start.at.epoch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ def run_tasks(
         return []
     pickled = [pickle.dumps(item) for item in items]
 
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
                 answer = _answer(task, pickled[number])

@@ -17,7 +17,7 @@ _SEED = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xA0761D6478BD642F)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _mix(h: Any) -> Any:  # the finaliser of MurmurHash3
     h ^= h >> np.uint64(33)
     h *= np.uint64(0xFF51AFD7ED558CCD)
@@ -26,7 +26,7 @@ def _mix(h: Any) -> Any:  # the finaliser of MurmurHash3
     return h ^ (h >> np.uint64(33))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _fixed(rows: Any, words: Any, width: int, valid: Any) -> None:
     for i in range(len(rows)):
         h = rows[i]
@@ -38,7 +38,7 @@ def _fixed(rows: Any, words: Any, width: int, valid: Any) -> None:
         rows[i] = h
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _bytes(rows: Any, offsets: Any, data: Any, valid: Any) -> None:
     for i in range(len(rows)):
         h = rows[i]

@@ -120,7 +120,7 @@ def _hashed(batch: pa.RecordBatch, image: pa.StructType) -> np.ndarray:
 def _silver_checksum(frame: DataFrame, schema: TableSchema) -> tuple[int, int]:
     image = schema.image()
 
-    def sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def sums(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         rows = checksum = 0
         for batch in batches:
             hashes = _hashed(batch, image)
@@ -134,7 +134,7 @@ def _silver_checksum(frame: DataFrame, schema: TableSchema) -> tuple[int, int]:
 def _silver_hashes(frame: DataFrame, schema: TableSchema) -> np.ndarray:
     image = schema.image()
 
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"hash": _hashed(batch, image).view(np.int64)})
 
@@ -146,7 +146,7 @@ def _silver_batches(frame: DataFrame, schema: TableSchema, wanted: np.ndarray) -
     image = schema.image()
     picked = np.sort(wanted[: 4 * NAMED_MAX])
 
-    def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pick(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             yield batch.filter(pa.array(np.isin(_hashed(batch, image), picked)))
 

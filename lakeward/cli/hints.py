@@ -21,6 +21,5 @@ def next_queries(app: App) -> None:
         print(f"  SELECT table_name, rows, cut, published_at FROM {fresh.identifier} ORDER BY table_name")
     if mart:
         print(f"  SELECT * FROM {mart.identifier} LIMIT 10")
-    print(
-        f"or, without Spark, in DuckDB:\n  SELECT count(*) FROM {sql_literal(largest.export_location + '/*.parquet')}"
-    )  # type: ignore[operator]
+    files = sql_literal(f"{largest.export_location}/*.parquet")
+    print(f"or, without Spark, in DuckDB:\n  SELECT count(*) FROM {files}")

@@ -1,4 +1,4 @@
-"""The whole pipeline on a schema of the test's own: in this process on the session's Spark, or as the command itself."""
+"""The whole pipeline on a schema of the test's own: in this process on the session's Spark, or as the command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,11 +114,11 @@ def pipeline(
     replicator_password: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Pipeline]:
+) -> Pipeline:
     # Catalogs are a session's own, and the warehouse is this lake's.
     own = spark.newSession()
     own.conf.set("spark.sql.catalog.gold.warehouse", str(tmp_path / "lake" / "gold"))
     monkeypatch.setenv("SOURCE_PASSWORD", replicator_password)
     made = Pipeline(tmp_path, database, own, replicator_password)
     made.write_config()
-    yield made
+    return made

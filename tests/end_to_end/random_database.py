@@ -6,6 +6,7 @@ Everything follows from a seed and the server's flavour, so a failing seed is a 
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -70,6 +71,18 @@ def _moment(r: random.Random, low: int, high: int, digits: int) -> str:
     return quoted(f"{day} {r.randint(0, 23):02d}:{r.randint(0, 59):02d}:{r.randint(0, 59):02d}{fraction}")
 
 
+def _moments(low: int, high: int, digits: int) -> Literal:
+    return lambda r: "'0000-00-00'" if r.random() < 0.1 else _moment(r, low, high, digits)
+
+
+def _bits(width: int) -> Literal:
+    return lambda r: str(r.getrandbits(width))
+
+
+def _uuid(r: random.Random) -> str:
+    return quoted(str(uuid.UUID(int=r.getrandbits(128), version=r.choice([1, 4]))))
+
+
 def _date(r: random.Random) -> str:
     return r.choice(
         ["'0001-01-01'", "'9999-12-31'", "'1582-10-10'", "'1970-01-01'", "'0000-00-00'", "'2020-02-00'"]
@@ -81,8 +94,8 @@ def _time(digits: int) -> Literal:
     def literal(r: random.Random) -> str:
         fraction = f".{r.randint(0, 10**digits - 1):0{digits}d}" if digits else ""
         sign = r.choice(["", "-"])
-        return r.choice(["'838:59:59'", "'-838:59:59'", "'00:00:00'"]
-                        + [quoted(f"{sign}{r.randint(0, 837)}:{r.randint(0, 59):02d}:{r.randint(0, 59):02d}{fraction}")] * 3)  # fmt: skip
+        hours, rest = r.randint(0, 837), f"{r.randint(0, 59):02d}:{r.randint(0, 59):02d}{fraction}"
+        return r.choice(["'838:59:59'", "'-838:59:59'", "'00:00:00'", *[quoted(f"{sign}{hours}:{rest}")] * 3])
 
     return literal
 
@@ -117,15 +130,15 @@ def kinds(flavour: str) -> list[Kind]:
     for name, bits in (("TINYINT", 8), ("SMALLINT", 16), ("MEDIUMINT", 24), ("INT", 32), ("BIGINT", 64)):
         found += [Kind(name, _integer(bits, False), key=True), Kind(f"{name} UNSIGNED", _integer(bits, True), key=True)]
     found += [Kind("TINYINT(1)", _integer(8, False)), Kind("BIT(1)", lambda r: r.choice(["b'0'", "b'1'"]))]
-    found += [Kind(f"BIT({n})", lambda r, n=n: str(r.getrandbits(n))) for n in (7, 33, 64)]
+    found += [Kind(f"BIT({n})", _bits(n)) for n in (7, 33, 64)]
     for p, s in ((5, 0), (10, 2), (20, 10), (38, 18), (65, 30)):
         found.append(Kind(f"DECIMAL({p},{s})", _decimal(p, s), key=p <= 10))
     found += [Kind("FLOAT", lambda r: r.choice(["16777217", "0.1", "-3.4e38", repr(r.uniform(-1e9, 1e9))]))]
     found += [Kind("DOUBLE", lambda r: r.choice(["0.1", "1.7e308", "-5e-324", repr(r.uniform(-1e9, 1e9))]))]
     found += [Kind("DATE", _date), Kind("YEAR", lambda r: str(r.choice([0, 1901, 2155, r.randint(1901, 2155)])))]
     for n in (0, 3, 6):
-        found.append(Kind(f"DATETIME({n})", lambda r, n=n: r.choice([_moment(r, 1, 9999, n)] * 9 + ["'0000-00-00'"])))
-        found.append(Kind(f"TIMESTAMP({n}) NULL", lambda r, n=n: _moment(r, 1971, 2037, n)))
+        found.append(Kind(f"DATETIME({n})", _moments(1, 9999, n)))
+        found.append(Kind(f"TIMESTAMP({n}) NULL", _moments(1971, 2037, n)))
         found.append(Kind(f"TIME({n})", _time(n)))
     for charset, alphabet in (("utf8mb4", ANY), ("latin1", LATIN), ("utf8mb3", LATIN), ("cp1251", "abcжЯщ 1")):
         found.append(Kind(f"VARCHAR(60) CHARACTER SET {charset}", _text(alphabet, 40), key=charset != "utf8mb3"))
@@ -138,13 +151,12 @@ def kinds(flavour: str) -> list[Kind]:
     found.append(Kind(f"ENUM({labels}) CHARACTER SET utf8mb4", lambda r: str(r.randint(1, 4))))
     found.append(Kind(f"SET({labels}) CHARACTER SET utf8mb4", lambda r: str(r.randint(0, 15))))
     found.append(Kind("JSON", _json))
-    point = "ST_GeomFromText('POINT(%d %d)')"
-    found.append(Kind("POINT", lambda r: point % (r.randint(-180, 180), r.randint(-90, 90))))
-    found.append(Kind("GEOMETRY", lambda r: "ST_GeomFromText('LINESTRING(0 0, 1 %d)')" % r.randint(1, 9)))
+    found.append(Kind("POINT", lambda r: f"ST_GeomFromText('POINT({r.randint(-180, 180)} {r.randint(-90, 90)})')"))
+    found.append(Kind("GEOMETRY", lambda r: f"ST_GeomFromText('LINESTRING(0 0, 1 {r.randint(1, 9)})')"))
     if flavour == "mysql":
         found.append(Kind("VECTOR(3)", lambda r: f"STRING_TO_VECTOR('[{r.random()},{r.random()},-1]')"))
     else:
-        found.append(Kind("UUID", lambda r: quoted("%08x-%04x-4%03x-9%03x-%012x" % tuple(map(r.getrandbits, (32, 16, 12, 12, 48)))), key=True))  # fmt: skip
+        found.append(Kind("UUID", _uuid, key=True))
         found.append(Kind("INET4", lambda r: quoted(".".join(str(r.randint(0, 255)) for _ in range(4))), key=True))
         found.append(
             Kind("INET6", lambda r: quoted(r.choice(["::1", "::ffff:1.2.3.4", f"2001:db8::{r.randint(0, 9999)}"])))
