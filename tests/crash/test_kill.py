@@ -1,0 +1,80 @@
+"""kill -9 at each named moment, then the same command: silver equals the source, bronze holds each event once."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+STREAM = [
+    "bronze.before_intent",
+    "bronze.after_intent",
+    "bronze.between_commits",
+    "bronze.after_commits",
+    "bronze.after_state",
+]
+SILVER = [
+    "silver.before_intent",
+    "silver.after_intent",
+    "silver.between_merges",
+    "silver.after_merges",
+    "silver.after_state",
+]
+GOLD = ["gold.before_intent", "gold.after_intent", "gold.between_tables", "gold.after_tables", "gold.after_freshness"]
+
+
+def load(db: Any) -> None:
+    db.execute("CREATE TABLE accounts (id INT PRIMARY KEY, owner VARCHAR(30), amount DECIMAL(12,2))")
+    db.execute("CREATE TABLE moves (id INT AUTO_INCREMENT PRIMARY KEY, source INT, target INT, amount DECIMAL(12,2))")
+    db.execute("CREATE TABLE log (what VARCHAR(10))")
+    db.executemany("INSERT INTO accounts VALUES (%s, %s, 1000)", [(i, f"owner {i}") for i in range(1, 1001)])
+    db.execute("INSERT INTO log VALUES ('begin'), ('begin')")
+
+
+def traffic(db: Any, seed: int, transactions: int = 25) -> None:
+    """Money moves between accounts, some close and reopen, and a table without a key counts."""
+    r = random.Random(seed)
+    connection = db.connection()
+    with connection.cursor() as cursor:
+        for i in range(transactions):
+            a, b, amount = r.randint(1, 1000), r.randint(1, 1000), r.randint(1, 50)
+            cursor.execute("BEGIN")
+            cursor.execute("UPDATE accounts SET amount = amount - %s WHERE id = %s", (amount, a))
+            cursor.execute("UPDATE accounts SET amount = amount + %s WHERE id = %s", (amount, b))
+            cursor.execute("INSERT INTO moves (source, target, amount) VALUES (%s, %s, %s)", (a, b, amount))
+            cursor.execute("INSERT INTO log VALUES ('move')")
+            cursor.execute("COMMIT")
+            if i % 7 == 3:
+                cursor.execute("UPDATE accounts SET id = id + 5000 WHERE id = %s", (a,))
+                cursor.execute("DELETE FROM log LIMIT 1")
+    connection.close()
+
+
+def test_a_kill_at_any_named_moment_loses_and_doubles_nothing(command: Any, spark: Any, assert_each_event_once) -> None:
+    load(command.database)
+    # The first moments strike while the snapshot is taken, the later ones in the stream and the stages after it.
+    moments = [*STREAM, *STREAM, *SILVER, *GOLD]
+    killed = []
+    for seed, moment in enumerate(moments):
+        traffic(command.database, seed)
+        code, _, err = command("run", LAKEWARD_CRASH_AT=moment)
+        killed.append(code == -9)
+        assert code in (-9, 0), err
+    assert sum(killed) >= len(moments) - 2, list(zip(moments, killed, strict=True))
+    proof = command.json("verify")
+    assert proof["equal"], proof
+    assert_each_event_once(spark)
+    assert command.json("verify")["equal"]
+    command.ok("run")
+
+
+def test_ten_rounds_of_traffic_with_a_kill_at_a_random_moment_in_each(
+    command: Any, spark: Any, assert_each_event_once
+) -> None:
+    load(command.database)
+    r = random.Random(7)
+    for round_ in range(10):
+        traffic(command.database, 100 + round_)
+        command("run", kill_after_s=r.uniform(2, 14))
+    proof = command.json("verify")
+    assert proof["equal"], proof
+    assert_each_event_once(spark)

@@ -1,0 +1,152 @@
+"""The sink, through the real connector, into fakesnow's server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+
+import pytest
+
+from lakeward.errors import TerminalError, UsageError
+
+META = "5, 'tx', 1"
+
+
+@pytest.fixture
+def users(silver_lake):
+    where = silver_lake.create("users", {"id": "int", "name": "varchar(20)"}, ["id"])
+    silver_lake.spark.sql(f"INSERT INTO {where} VALUES (1, 'a', {META}), (2, 'b', {META}), (3, 'c', {META})")
+    return where
+
+
+def rows(silver_lake, table="SHOP.USERS", columns="ID, NAME"):
+    return sorted(silver_lake.query(f"SELECT {columns} FROM {table}"), key=repr)
+
+
+def test_a_first_run_loads_every_row_and_a_second_does_nothing(silver_lake, users):
+    report = silver_lake.sink()
+    assert (report.tables, report.changes) == (1, 3)
+    assert rows(silver_lake) == [(1, "a"), (2, "b"), (3, "c")]
+    report = silver_lake.sink_again()
+    assert (report.tables, report.changes) == (0, 0)
+
+
+def test_inserts_updates_and_deletes_follow_as_the_last_change_of_each_key(silver_lake, users):
+    silver_lake.sink()
+    spark = silver_lake.spark
+    spark.sql(f"UPDATE {users} SET name = 'b1' WHERE id = 2")
+    spark.sql(f"UPDATE {users} SET name = 'b2' WHERE id = 2")
+    spark.sql(f"DELETE FROM {users} WHERE id = 3")
+    spark.sql(f"INSERT INTO {users} VALUES (4, 'd', {META}), (5, 'e', {META})")
+    spark.sql(f"DELETE FROM {users} WHERE id = 5")
+    report = silver_lake.sink()
+    assert report.changes == 4
+    assert rows(silver_lake) == [(1, "a"), (2, "b2"), (4, "d")]
+
+
+@pytest.mark.parametrize("moment", ["sink.after_stage", "sink.before_commit", "sink.after_commit"])
+def test_a_sink_that_dies_loses_and_doubles_nothing(silver_lake, users, killed_at, moment):
+    for statement in (None, f"UPDATE {users} SET name = 'z' WHERE id = 1"):
+        if statement:
+            silver_lake.spark.sql(statement)
+        killed_at(moment)
+        with pytest.raises(BaseException, match="sink."):
+            silver_lake.sink()
+        silver_lake.sink_again()
+        assert rows(silver_lake) == [(1, "z" if statement else "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("moment", ["sink.after_stage", "sink.before_commit", "sink.after_commit"])
+def test_rows_without_a_key_are_counted_once_whenever_a_sink_dies(silver_lake, killed_at, moment):
+    where = silver_lake.create("log", {"line": "text"}, [])
+    silver_lake.spark.sql(f"INSERT INTO {where} VALUES ('x', {META}), ('x', {META})")
+    silver_lake.sink()
+    silver_lake.spark.sql(f"INSERT INTO {where} VALUES ('x', {META}), ('y', {META})")
+    killed_at(moment)
+    with pytest.raises(BaseException, match="sink."):
+        silver_lake.sink()
+    silver_lake.sink_again()
+    assert rows(silver_lake, "SHOP.LOG", "LINE") == [("x",), ("x",), ("x",), ("y",)]
+    silver_lake.spark.sql(f"DELETE FROM {where} WHERE line = 'x'")
+    silver_lake.spark.sql(f"INSERT INTO {where} VALUES ('x', {META}), ('x', {META})")
+    silver_lake.sink()
+    assert rows(silver_lake, "SHOP.LOG", "LINE") == [("x",), ("x",), ("y",)]
+
+
+def test_the_position_stands_in_snowflake_and_names_the_cut(silver_lake, users):
+    silver_lake.sink()
+    found = silver_lake.query('SELECT TABLE_SCHEMA, TABLE_NAME, SILVER_VERSION, CUT FROM LAKEWARD."SINK_POSITIONS"')
+    silver = silver_lake.silver.tables["shop.users"]
+    assert found == [("SHOP", "USERS", silver.version, str(silver.cut))]
+
+
+def test_an_added_column_follows(silver_lake, users):
+    silver_lake.sink()
+    silver_lake.add_column(users, "shop.users", "nick", "varchar(9)")
+    silver_lake.spark.sql(f"INSERT INTO {users} VALUES (9, 'i', {META}, 'nine')")
+    silver_lake.sink()
+    assert rows(silver_lake, columns="ID, NICK") == [(1, None), (2, None), (3, None), (9, "nine")]
+
+
+def test_a_table_read_anew_is_replaced(silver_lake, users):
+    silver_lake.sink()
+    silver_lake.spark.sql(f"INSERT OVERWRITE {users} VALUES (7, 'g', {META})")
+    silver_lake.silver.tables["shop.users"].generation = 2
+    silver_lake.sink()
+    assert rows(silver_lake) == [(7, "g")]
+
+
+def test_every_type_of_the_contract_arrives_as_it_is(silver_lake):
+    where = silver_lake.create(
+        "types",
+        {
+            "i": "int", "b": "bigint", "u": "bigint unsigned", "d": "decimal(38,10)", "f": "float", "g": "double",
+            "t": "tinyint(1)", "o": "bit(1)", "day": "date", "at": "datetime(6)", "ts": "timestamp(6)",
+            "s": "text", "x": "blob", "j": "json", "p": "point", "v": "vector(2)",
+        },
+        ["i"],
+    )  # fmt: skip
+    silver_lake.spark.sql(
+        f"INSERT INTO {where} VALUES (1, -9223372036854775808, 18446744073709551615,"
+        " 1234567890123456789012345678.0123456789, 16777217f, 0.1d, 2, true, DATE'0001-01-01',"
+        " TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', TIMESTAMP'2026-03-29 01:30:00.123456Z',"
+        " 'ä''\"\\\\\\n☃', X'00FF', '{\"k\": [1, null]}', named_struct('srid', 4326, 'wkb', X'0101'),"
+        f" array(0.1f, -0.0f), {META}), (2{', NULL' * 15}, {META})"
+    )
+    silver_lake.sink()
+    found = rows(silver_lake, "SHOP.TYPES", "*")
+    one = found[0]
+    assert one[:5] == (1, -(2**63), 2**64 - 1, Decimal("1234567890123456789012345678.0123456789"), 16777216.0)
+    assert one[5:8] == (0.1, 2, True)
+    assert one[8:10] == (dt.date(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999))
+    assert one[10].astimezone(dt.UTC) == dt.datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=dt.UTC)
+    assert one[11] == "ä'\"\\\n☃"
+    assert bytes(one[12]) == b"\x00\xff"
+    assert json.loads(one[13]) == {"k": [1, None]}
+    assert json.loads(one[14]) == {"srid": 4326, "wkb": "0101"}
+    assert json.loads(one[15])[0] == 0.10000000149011612
+    assert found[1][:16] == (2, *[None] * 15)
+
+
+def test_names_with_spaces_dots_and_reserved_words_arrive(silver_lake):
+    where = silver_lake.create("order items", {"id": "int", "a.b c": "int", "select": "int"}, ["id"], "my shop")
+    silver_lake.spark.sql(f"INSERT INTO {where} VALUES (1, 2, 3, {META})")
+    silver_lake.sink()
+    silver_lake.spark.sql(f"UPDATE {where} SET `a.b c` = 4")
+    silver_lake.sink()
+    assert rows(silver_lake, '"MY SHOP"."ORDER ITEMS"', '"ID", "A.B C", "SELECT"') == [(1, 4, 3)]
+
+
+def test_a_table_that_silver_does_not_hold_is_named(silver_lake, users):
+    silver_lake.cut()
+    with pytest.raises(UsageError, match=r"silver has no table shop\.nope"):
+        silver_lake.sink_again("shop.nope")
+
+
+def test_a_table_that_somebody_else_made_is_left_alone(silver_lake, users):
+    silver_lake.query("CREATE SCHEMA SHOP")
+    silver_lake.query("CREATE TABLE SHOP.USERS (ID NUMBER(10,0))")
+    with pytest.raises(TerminalError, match="was not made by this sink"):
+        silver_lake.sink()
+    assert rows(silver_lake, columns="ID") == []
