@@ -7,7 +7,7 @@ an update that moves a row to another key is two changes, the old key's delete a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from lakeward.lake import Lake
 from lakeward.names import spark_identifier as quoted
+from lakeward.names import sql_literal
 from lakeward.position import Position
 from lakeward.schema import TableSchema
 from silver.columns import image, key_numbers, same
@@ -58,24 +59,23 @@ def not_before(position: Position) -> str:
 
 
 def truncations(frames: Mapping[str, DataFrame]) -> dict[str, Truncation]:
-    """The last TRUNCATE in each table's events, where there is one. One Spark job for all tables."""
+    """The last TRUNCATE in each table's events, where there is one. One Spark job for all tables, without a shuffle."""
     if not frames:
         return {}
-    rows: Iterable[DataFrame] = (
-        frame.where("op = 't'").select(
-            F.lit(name).alias("name"),
-            F.expr(PLACE.format(half=0)).alias("at"),
-            "ts_ms",
-            F.expr("transaction.id AS tx_id"),
-            F.expr("transaction.total_order AS tx_order"),
+    rows = (
+        frame.where("op = 't'").selectExpr(
+            f"{sql_literal(name)} AS name",
+            *("source.epoch", "source.file", "source.pos", "source.row", "ts_ms"),
+            "transaction.id AS tx_id",
+            "transaction.total_order AS tx_order",
         )
         for name, frame in frames.items()
     )
-    last = reduce(DataFrame.unionAll, rows).groupBy("name").agg(F.expr("max_by(struct(*), at) AS last"))
-    found = {}
-    for row in last.select("last.*").collect():
-        at = Position(row["at"]["epoch"], row["at"]["file"], row["at"]["pos"], row["at"]["row"])
-        found[row["name"]] = Truncation(at, row["ts_ms"], row["tx_id"], row["tx_order"])
+    found: dict[str, Truncation] = {}
+    for name, epoch, file, pos, row, *rest in reduce(DataFrame.unionAll, rows).collect():
+        one = Truncation(Position(epoch, file, pos, row), *rest)
+        if name not in found or found[name].at < one.at:
+            found[name] = one
     return found
 
 
