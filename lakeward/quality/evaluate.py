@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from lakeward.errors import ConfigError
 from lakeward.quality.frame import EVENT, Batch
-from lakeward.quality.predicates import ROW_LEVEL, Predicate, duplicated, predicate, true
+from lakeward.quality.predicates import ROW_LEVEL, Predicate, both, duplicated, predicate
 from lakeward.quality.rules import Rule, RuleResult
 
 EXAMPLES_MAX = 3
@@ -42,7 +42,7 @@ class Judged:
 
     rule: Rule
     predicate: Predicate
-    within: Column
+    within: Column | None  # None: every row
     rows: int = 0  # of the rule's scope and row_condition
     considered: int = 0  # of them, those its ignore_row_if leaves
     nulls: int = 0  # of those, without a value in the one column it is about
@@ -52,7 +52,7 @@ class Judged:
         """Whether a row of the flat frame fails. Never NULL. A window where the rule is about uniqueness."""
         if self.predicate.fails is None:
             return duplicated(self.predicate, self.within)
-        return self.within & self.predicate.applies & self.predicate.fails
+        return both(self.within, self.predicate.applies, self.predicate.fails)
 
 
 def evaluate(
@@ -64,7 +64,11 @@ def evaluate(
     table.
     """
     by_row = [prepare(batch, rule) for rule in rules if rule.expectation.configuration.type in ROW_LEVEL]
-    counted = {j.rule.name: j for j in _count(batch, by_row)}
+    try:
+        counted = {j.rule.name: j for j in _count(batch, by_row)}
+    except PySparkException:
+        _blame(batch, by_row)
+        raise
     failing = [j for j in counted.values() if j.failed]
     examples = _examples(batch, failing, masked) if failing else {}
     results = []
@@ -86,14 +90,27 @@ def prepare(batch: Batch, rule: Rule) -> Judged:
     analyse."""
     try:
         found = predicate(rule.expectation, batch.flat)
-        if rule.origin and found.fails is not None:
-            batch.flat.select(found.applies, found.fails)  # analysed here, so that a wrong one is named
     except PySparkException as error:
-        raise ConfigError(
-            f"rule {rule.name!r} of {batch.schema.name} cannot be evaluated: {error.getMessage()}",
-            hint=f"mend its kwargs in {rule.origin}",
-        ) from error
+        raise _wrong(batch, rule, error) from error
     return Judged(rule, found, batch.within(rule.scope))
+
+
+def _blame(batch: Batch, judged: Sequence[Judged]) -> None:
+    """Raise ConfigError for the user's rule that Spark refuses; return when each is well by itself."""
+    for j in judged:
+        if j.rule.origin is None:
+            continue
+        try:
+            batch.flat.where(j.fails()).limit(1).count()
+        except PySparkException as error:
+            raise _wrong(batch, j.rule, error) from error
+
+
+def _wrong(batch: Batch, rule: Rule, error: PySparkException) -> ConfigError:
+    return ConfigError(
+        f"rule {rule.name!r} of {batch.schema.name} cannot be evaluated: {error.getMessage()}",
+        hint=f"mend its kwargs in {rule.origin}",
+    )
 
 
 def _count(batch: Batch, judged: Sequence[Judged]) -> list[Judged]:
@@ -103,16 +120,16 @@ def _count(batch: Batch, judged: Sequence[Judged]) -> list[Judged]:
     for number, j in enumerate(judged):
         kwargs = j.rule.expectation.configuration.kwargs
         whole = not kwargs.get("row_condition")  # then rules of one scope share their counts
-        domain, shared = (j.within, j.rule.scope) if whole else (j.within & j.predicate.domain, str(number))
+        domain, shared = (j.within, j.rule.scope) if whole else (both(j.within, j.predicate.domain), str(number))
         rows = considered = f"rows {shared}"
         nulls = ""
-        wanted[rows] = F.count_if(domain)
+        wanted[rows] = F.count_if(both(domain))
         if column := kwargs.get("column"):
             nulls = f"nulls {shared} {column}"
-            wanted[nulls] = F.count_if(domain & F.col(column).isNull())
+            wanted[nulls] = F.count_if(both(domain, F.col(column).isNull()))
         else:
             considered = f"considered {number}"
-            wanted[considered] = F.count_if(j.within & j.predicate.applies)
+            wanted[considered] = F.count_if(both(j.within, j.predicate.applies))
         if j.predicate.fails is not None:
             wanted[f"failed {number}"] = F.count_if(j.fails())
         names.append((rows, considered, nulls, f"failed {number}"))
@@ -133,7 +150,7 @@ def _chunks(wanted: dict[str, Column]) -> list[list[tuple[str, Column]]]:
 def _duplicates(batch: Batch, j: Judged, name: str) -> DataFrame:
     """How many rows share their values with another: by grouping, which sorts nothing and carries only those
     columns."""
-    rows = batch.flat.where(j.within & j.predicate.compared())
+    rows = batch.flat.where(both(j.within, j.predicate.applies, j.predicate.among))
     groups = rows.groupBy(*[F.col(c) for c in j.predicate.grouped]).agg(F.count(F.lit(1)).alias("peers"))
     return groups.agg(F.coalesce(F.sum(F.when(F.col("peers") > 1, F.col("peers"))), F.lit(0)).alias(name))
 
@@ -170,7 +187,7 @@ def _verdict(judged: Judged, values: list[Any]) -> ExpectationValidationResult:
 def _whole(batch: Batch, rule: Rule, masked: Collection[str]) -> RuleResult:
     """A rule about the batch as a whole, by `validate()`; what it observed is left out where a column is
     masked."""
-    rows = batch.flat.where(batch.within("row")).select(*[F.col(c) for c in batch.names.values()])
+    rows = batch.flat.where(both(batch.within("row"))).select(*[F.col(c) for c in batch.names.values()])
     with _VALIDATING:
         found = _validate(rows, rule, str(batch.schema.name))
     info = found.exception_info or {}
@@ -241,7 +258,7 @@ def _text(value: Any) -> str:
 def split(batch: Batch, holding: Sequence[Judged]) -> tuple[DataFrame, DataFrame]:
     """(the events that pass, as they came; those that fail with `__failed`, the names of all rules they
     failed)."""
-    marks = [F.when(true(j.fails()), F.lit(j.rule.name)) for j in holding]
+    marks = [F.when(j.fails(), F.lit(j.rule.name)) for j in holding]
     marked = batch.flat.select(F.col(EVENT), F.array_compact(F.array(*marks)).alias("__failed"))
     passed = batch.event(marked.where(F.size("__failed") == 0))
     return passed, marked.where(F.size("__failed") > 0)

@@ -21,7 +21,7 @@ from lakeward.quality.rules import GateLayer, Scope, plain
 from lakeward.schema import TableSchema
 
 EVENT = "__event"
-JUDGED = "__judged"  # false for an event from before the table's newest snapshot, which supersedes it
+IN_SCOPE = "__in "  # and a scope; an event that the table's newest snapshot supersedes is in none but `event`
 VERSIONED = ("_commit_version", "_change_type")
 ENVELOPE = ("op", "before", "after", "ts_ms", "source", "transaction")
 
@@ -32,15 +32,12 @@ class Batch:
 
     schema: TableSchema
     layer: GateLayer
-    flat: DataFrame  # __event STRUCT, __judged, __op, __key …, then the source's columns under `names`
+    flat: DataFrame  # __event STRUCT, __in row, __in keyed, __op, __key …, then the source's columns under `names`
     names: dict[str, str]  # the source's column → the flat frame's
 
-    def within(self, scope: Scope) -> Column:
-        """Whether a row of `flat` belongs to `scope`. Never NULL."""
-        if scope == "event":
-            return F.lit(True)
-        ops = ("c", "u", "r") if scope == "row" else ("c", "u", "r", "d")
-        return F.col(OP).isin(*ops) & F.col(JUDGED)
+    def within(self, scope: Scope) -> Column | None:
+        """Whether a row of `flat` belongs to `scope`, never NULL; None where each does."""
+        return None if scope == "event" else F.col(IN_SCOPE + scope)
 
     def shown(self, column: str) -> str:
         """The source's name of a flat column, or of the key that it holds."""
@@ -67,7 +64,7 @@ def of_events(frame: DataFrame, schema: TableSchema, start: Position | None = No
     values = [F.when(has_after, F.col("after").getField(n)).alias(shown) for n, shown in names.items()]
     columns = [
         F.struct(*[F.col(c) for c in frame.columns]).alias(EVENT),
-        _judged(start, generation).alias(JUDGED),
+        *_scopes(op, _judged(start, generation)),
     ]
     return Batch(schema, "silver", frame.select(*columns, op.alias(OP), *place, *keys, *values), names)
 
@@ -84,7 +81,7 @@ def of_rows(frame: DataFrame, schema: TableSchema) -> Batch:
     # A delete's key is no matter of the gold gate, so such a row belongs to no scope but `event`.
     values = [_top(n).alias(shown) for n, shown in names.items()]
     extra = [F.col(c) for c in VERSIONED if c in frame.columns and c not in names.values()]
-    columns = [F.struct(*[_top(c) for c in frame.columns]).alias(EVENT), F.lit(True).alias(JUDGED)]
+    columns = [F.struct(*[_top(c) for c in frame.columns]).alias(EVENT), *_scopes(op, None)]
     return Batch(schema, "gold", frame.select(*columns, op.alias(OP), *extra, *values), names)
 
 
@@ -106,9 +103,16 @@ def envelope_of_row(row: Column, schema: TableSchema, image: T.StructType) -> li
     ]
 
 
-def _judged(start: Position | None, generation: int) -> Column:
+def _scopes(op: Column, judged: Column | None) -> list[Column]:
+    row, keyed = op.isin("c", "u", "r"), op.isin("c", "u", "r", "d")
+    if judged is not None:
+        row, keyed = row & judged, keyed & judged
+    return [row.alias(IN_SCOPE + "row"), keyed.alias(IN_SCOPE + "keyed")]
+
+
+def _judged(start: Position | None, generation: int) -> Column | None:
     if start is None:
-        return F.lit(True)
+        return None
     source = F.col("source")
     place = F.struct(*[source.getField(p) for p in ("epoch", "file", "pos")])
     since = place >= F.struct(

@@ -50,17 +50,22 @@ ROW_LEVEL = (
 
 @dataclass(frozen=True)
 class Predicate:
-    """When a row fails. No condition is ever NULL."""
+    """When a row fails. No condition is ever NULL; None in place of `domain` or `applies` is each row.
 
-    domain: Column  # the rows its row_condition leaves
-    applies: Column  # of those, what its ignore_row_if leaves: the rows the expectation speaks about
+    A Column costs a dozen calls into the JVM, so none is made that says nothing.
+    """
+
+    domain: Column | None  # the rows its row_condition leaves
+    applies: Column | None  # of those, what its ignore_row_if leaves: the rows the expectation speaks about
     fails: Column | None  # of those; None for uniqueness, which no row shows alone
     grouped: tuple[str, ...] = ()  # uniqueness: the columns that no two rows may share
-    among: Column | None = None  # uniqueness: the rows that are compared
+    among: Column | None = None  # uniqueness: the rows that are held against each other
 
-    def compared(self) -> Column:
-        """The rows of a uniqueness rule that are held against each other."""
-        return self.applies if self.among is None else self.applies & self.among
+
+def both(*conditions: Column | None) -> Column:
+    """All of the conditions that there are; true where there is none."""
+    given = [c for c in conditions if c is not None]
+    return reduce(lambda a, b: a & b, given) if given else F.lit(True)
 
 
 def _among(kind: str, grouped: tuple[str, ...]) -> Column | None:
@@ -79,8 +84,9 @@ def predicate(expectation: Expectation, frame: DataFrame) -> Predicate:
     Raises ConfigError where Great Expectations refuses the expectation for this frame.
     """
     kwargs = expectation.configuration.kwargs
-    domain = true(_row_condition(expectation, frame))
-    applies = domain & _not_ignored(kwargs)
+    condition, kept = _row_condition(expectation, frame), _not_ignored(kwargs)
+    domain = None if condition is None else true(condition)
+    applies = domain if kept is None else both(domain, kept)
     kind = expectation.configuration.type
     if kind in UNIQUE:
         grouped = tuple(kwargs.get("column_list") or [kwargs["column"]])
@@ -88,9 +94,9 @@ def predicate(expectation: Expectation, frame: DataFrame) -> Predicate:
     return Predicate(domain, applies, true(_condition(expectation, frame)))
 
 
-def duplicated(rule: Predicate, within: Column) -> Column:
+def duplicated(rule: Predicate, within: Column | None) -> Column:
     """The window form of a uniqueness predicate: whether a row shares its values with another of `within`."""
-    counted = true(within) & rule.compared()
+    counted = both(within, rule.applies, rule.among)
     peers = F.sum(F.when(counted, 1).otherwise(0)).over(Window.partitionBy(*[F.col(c) for c in rule.grouped]))
     return counted & (peers > 1)
 
@@ -145,20 +151,20 @@ def _call(
     )
 
 
-def _row_condition(expectation: Expectation, frame: DataFrame) -> Column:
+def _row_condition(expectation: Expectation, frame: DataFrame) -> Column | None:
     condition: Condition | None = getattr(expectation, "row_condition", None)
     if not condition:
-        return F.lit(True)
+        return None
     if isinstance(condition, PassThroughCondition):
         return F.expr(condition.pass_through_filter)
     engine = SparkDFExecutionEngine(spark=frame.sparkSession, persist=False)
     return F.expr(engine.condition_to_filter_clause(condition))
 
 
-def _not_ignored(kwargs: dict[str, Any]) -> Column:
+def _not_ignored(kwargs: dict[str, Any]) -> Column | None:
     columns = kwargs.get("column_list") or [kwargs[k] for k in ("column_A", "column_B") if k in kwargs]
     if not columns:
-        return F.lit(True)
+        return None
     nulls = [F.col(c).isNull() for c in columns]
     default = "all_values_are_missing" if "column_list" in kwargs else "both_values_are_missing"
     how = str(kwargs.get("ignore_row_if") or default)
@@ -166,4 +172,4 @@ def _not_ignored(kwargs: dict[str, Any]) -> Column:
         return ~reduce(lambda a, b: a & b, nulls)
     if how in ("any_value_is_missing", "either_value_is_missing"):
         return ~reduce(lambda a, b: a | b, nulls)
-    return F.lit(True)
+    return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from pyspark.sql import types as T
 
 from lakeward.config import Config
+from lakeward.embedded import demo
 from lakeward.errors import ConfigError
 from lakeward.names import TableName
 from lakeward.quality import check_suites, derive, load_suite
@@ -46,7 +49,7 @@ def entry(kind: str = "expect_column_values_to_be_between", meta: Any = None, **
 @pytest.mark.parametrize(
     ("bad", "message", "hint"),
     [
-        (entry("expect_column_values_to_be_betwen"), "expectation type 'expect_column_values_to_be_betwen'", "_between"),
+        (entry("expect_column_max_to_be_betwen"), "expectation type 'expect_column_max_to_be_betwen'", "_between"),
         (entry(column="fair", min_value=0), "column 'fair' is unknown", "'fare'"),
         (entry(meta={"severity": "quarantin"}), "severity 'quarantin' is unknown", "'quarantine'"),
         (entry(meta={"layer": "sliver"}), "layer 'sliver' is unknown", "'silver'"),
@@ -114,8 +117,7 @@ def test_a_right_suite_is_read_with_its_defaults(tmp_path):
     assert load_suite(Config(folder=tmp_path / "nowhere"), TRIPS) == []
 
 
-MICRO = datetime.timedelta(microseconds=1)
-LAST = datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)
+LAST = datetime.datetime.fromisoformat("9999-12-31 23:59:59.999999")
 UTC = datetime.UTC
 EXTREMES: list[tuple[str, list[Any]]] = [
     ("tinyint", [-128, 127]),
@@ -139,7 +141,7 @@ EXTREMES: list[tuple[str, list[Any]]] = [
     ("bit(63)", [0, 2**63 - 1]),
     ("bit(64)", [Decimal(0), Decimal(2**64 - 1)]),
     ("date", [None, datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
-    ("datetime(6)", [None, datetime.datetime(1, 1, 1), LAST]),
+    ("datetime(6)", [None, datetime.datetime.fromisoformat("0001-01-01"), LAST]),
     ("timestamp(6)", [None, datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
     ("time(6)", ["-838:59:59.000000", "838:59:59.000000"]),
     ("year", [0, 1901, 2155]),
@@ -208,3 +210,62 @@ def test_a_masked_column_keeps_only_the_rule_that_its_hash_keeps_too():
     )
     assert [r.name for r in derive(schema, masked=["email"])][2:] == ["derived: email is not null"]
     assert len(derive(schema)) == 4
+
+
+def demo_table(name: str) -> TableSchema:
+    """A table as the demo's schema.sql declares it: a column a line, its type after its name."""
+    text = (Path(demo.__file__).parent / "schema.sql").read_text()
+    body = text.split(f"CREATE TABLE {name} (\n", 1)[1].split("\n);", 1)[0]
+    columns = []
+    for line in body.splitlines():
+        found = re.match(r"    (\w+) +((?:SET|ENUM)\([^)]*\)|\w+(?:\([\d,]+\))?(?: UNSIGNED)?) +(NOT NULL|NULL)", line)
+        if found:
+            kind = found[2] if "(" in found[2] else found[2].lower()
+            columns.append(column_from_catalog(found[1], kind, nullable=found[3] == "NULL"))
+    return TableSchema(TableName("shop", name), tuple(columns), ("id",), "primary")
+
+
+def test_the_suites_of_the_repository_fit_the_demo_database():
+    config = Config(folder=Path(demo.__file__).parents[3])
+    trips = demo_table("trips")
+    assert len(trips.columns) == 15
+    check_suites(config, [trips])
+    rules = load_suite(config, trips)
+    assert {(r.severity, r.layer) for r in rules} == {("quarantine", "silver"), ("warn", "silver"), ("warn", "gold")}
+    config = Config(folder=config.folder)
+    without = dataclasses.replace(trips, columns=tuple(c for c in trips.columns if c.name != "fare"))
+    with pytest.raises(ConfigError, match="column 'fare' is unknown"):
+        load_suite(config, without)
+
+
+def test_the_suite_of_the_demo_judges_trips_as_it_says(spark):
+    schema = demo_table("trips")
+    suite_of_demo = load_suite(Config(folder=Path(demo.__file__).parents[3]), schema)
+    names = [c.name for c in schema.columns]
+    at = datetime.datetime.fromisoformat("2026-01-01 10:00:00+00:00")
+
+    def trip(**values: Any) -> tuple[Any, ...]:
+        base = {
+            "id": Decimal(1),
+            "status": "finished",
+            "fare": Decimal(5),
+            "rating": 5,
+            "started_at": at,
+            "finished_at": at,
+        }
+        return tuple({**base, **values}.get(n) for n in names)
+
+    bad = [
+        trip(fare=Decimal(-1)),
+        trip(rating=6),
+        trip(fare=None),
+        trip(finished_at=at - datetime.timedelta(1)),
+    ]
+    fine = [trip(), trip(fare=None, status="riding", finished_at=None, rating=None)]
+    place = "STRUCT<epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, generation: INT, snapshot: BOOLEAN>"
+    struct = spark_type(schema.image())
+    ddl = T._parse_datatype_string(f"op STRING, before {struct}, after {struct}, source {place}")
+    events: list[Any] = [("c", None, image, (1, 1, n, 0, 0, False)) for n, image in enumerate([*bad, *fine])]
+    before_silver = [r for r in suite_of_demo if r.layer == "silver"]
+    results, _ = evaluate(of_events(spark.createDataFrame(events, ddl), schema), before_silver)
+    assert [r.failed for r in results] == [1, 1, 1, 1]
