@@ -1,10 +1,10 @@
 """Commits data files to a bronze Delta table, through Delta's own transaction, exactly once.
 
 Executors write Parquet files straight into a table's folder (see `bronze/writer.py`); nothing reads them until the
-driver adds them to the table's log here. The `add` and `txn` actions are given in the form the Delta protocol
-publishes (PROTOCOL.md, 'Add File', 'Transaction Identifiers'), and Delta's `OptimisticTransaction` does the rest:
-conflict checks, protocol, checkpoints. The batch's number is the transaction identifier, so committing a batch again
-after a crash changes nothing.
+driver adds them to the table's log here, by Delta Kernel, Delta's library for engines that write files of their own:
+conflict checks, protocol, statistics, checkpoints. It reads a log without a Spark job, of which Delta on Spark starts
+four a commit. The batch's number is the transaction identifier, so committing a batch again after a crash changes
+nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -42,7 +43,7 @@ class DataFile:
     size: int
     rows: int
     modified_ms: int
-    stats: Mapping[str, Any]
+    stats: Mapping[str, Any]  # {"rows": n, "min": {struct: {field: [kind, value]}}, "max": …}, physical names
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -95,29 +96,52 @@ def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -
 def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, batch: int) -> bool:
     """Add `files` to the table as batch number `batch`. False where that batch had been committed before."""
     jvm: Any = spark._jvm
-    none = jvm.scala.Option.empty()
-    transaction = _log(spark, location).startTransaction(none, none)
-    if transaction.txnVersion(APP_ID) >= batch:
-        return False
-    actions: list[dict[str, Any]] = [{"txn": {"appId": APP_ID, "version": batch}}]
-    actions += [
-        {
-            "add": {
-                "path": f.path,
-                "partitionValues": {},
-                "size": f.size,
-                "modificationTime": f.modified_ms,
-                "dataChange": True,
-                "stats": json.dumps(f.stats),
-            }
-        }
-        for f in files
-    ]
-    parsed = [jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(a)) for a in actions]
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(parsed).toSeq()
-    write = getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$")
-    transaction.commit(sequence, getattr(write, "MODULE$"))
+    kernel: Any = jvm.io.delta.kernel
+    context: Any = spark._jsc
+    engine = kernel.defaults.engine.DefaultEngine.create(context.hadoopConfiguration())
+    table = kernel.Table.forPath(engine, location)
+    begun = table.createTransactionBuilder(engine, "Lakeward", kernel.Operation.WRITE)
+    try:
+        transaction = begun.withTransactionId(engine, APP_ID, batch).build(engine)
+    except Py4JJavaError as error:
+        if "ConcurrentTransactionException" in str(error.java_exception):
+            return False
+        raise
+    state = transaction.getTransactionState(engine)
+    written = kernel.Transaction.getWriteContext(engine, state, jvm.java.util.HashMap())
+    statuses = jvm.java.util.ArrayList()
+    for f in files:
+        statistics = jvm.java.util.Optional.of(_statistics(spark, f.stats))
+        path = f"{location}/{f.path}"
+        statuses.add(kernel.utils.DataFileStatus(path, f.size, f.modified_ms, statistics))
+    iterator = kernel.internal.util.Utils.toCloseableIterator(statuses.iterator())
+    adds = kernel.Transaction.generateAppendActions(engine, state, iterator, written)
+    done = transaction.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(adds))
+    for hook in done.getPostCommitHooks():  # checkpoints and checksums, when they are due
+        hook.threadSafeInvoke(engine)
     return True
+
+
+def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
+    """`DataFile.stats` (of the form of the Delta protocol's 'Per-file Statistics') as the kernel's."""
+    jvm: Any = spark._jvm
+    kernel: Any = jvm.io.delta.kernel
+    gateway: Any = spark.sparkContext._gateway
+
+    def bounds(struct: Mapping[str, Any]) -> Any:
+        found = jvm.java.util.HashMap()
+        for outer, inner in struct.items():
+            for name, (kind, value) in inner.items():
+                names = gateway.new_array(jvm.java.lang.String, 2)
+                names[0], names[1] = outer, name
+                literal = kernel.expressions.Literal
+                found.put(
+                    kernel.expressions.Column(names), literal.ofInt(value) if kind == "int" else literal.ofLong(value)
+                )
+        return found
+
+    low, high, nulls = bounds(stats["min"]), bounds(stats["max"]), jvm.java.util.HashMap()
+    return kernel.statistics.DataFileStatistics(stats["rows"], low, high, nulls, jvm.java.util.Optional.empty())
 
 
 def image_fields(spark: SparkSession, location: str) -> dict[str, str]:

@@ -149,8 +149,9 @@ class EnvelopeWriter:
             raise lake_error(error, path) from error
         physical = target.names or {}
         outer, inner = physical.get("source", ("source", {}))
-        low, high = ({outer: {inner.get(n, (n,))[0]: opened.bounds[n][i] for n in _BOUNDS}} for i in (0, 1))
-        stats = {"numRecords": opened.rows, "minValues": low, "maxValues": high, "nullCount": {}}
+        kinds = {"epoch": "int", "file": "long", "pos": "long"}
+        low, high = ({outer: {inner.get(n, (n,))[0]: [kinds[n], opened.bounds[n][i]] for n in _BOUNDS}} for i in (0, 1))
+        stats = {"rows": opened.rows, "min": low, "max": high}
         done = DataFile(opened.name, size, opened.rows, int(time.time() * 1000), stats)
         self._done.setdefault(table, []).append(done)
 
