@@ -21,7 +21,7 @@ from snowflake.lakehouse.spelling import unquoted
 from snowflake.lakehouse.template import qualified
 
 LOGIN_SECONDS_MAX = 60
-NETWORK_SECONDS_MAX = 300
+NETWORK_SECONDS_MAX = 120
 
 _HINTS = {
     250001: "see [snowflake] account, host and user, and that this machine reaches them",
@@ -53,7 +53,7 @@ class Session:
         try:
             cursor = self._connection.cursor()
             # Without values the connector leaves the statement's % signs alone.
-            return cursor.execute(statement, tuple(values)) if values else cursor.execute(statement)  # type: ignore[return-value]
+            return cursor.execute(statement, tuple(values)) if values else cursor.execute(statement)
         except errors.Error as error:
             raise translated(error, statement) from None
 

@@ -1,9 +1,9 @@
 """The SQL that exposes this lake in Snowflake: `render(lake, config)`.
 
 Pure: it reads gold's record of what is published and the configuration, reaches no network and changes nothing. The
-statements are those of snowflake/sql/, in the order of their numbers, filled in by `snowflake.lakehouse.template`. All of
-them can be run again; after a run of gold the part 31 (and 41, where external tables are used) brings Snowflake up to
-date.
+statements are those of snowflake/sql/, in the order of their numbers, filled in by `snowflake.lakehouse.template`. All
+of them can be run again; after a run of gold the part 31 (and 41, where external tables are used) brings Snowflake up
+to date.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from snowflake.lakehouse.connection import Session
 from snowflake.lakehouse.template import qualified
 
 TABLE = "SINK_POSITIONS"
+NOTHING = -1  # the version of a destination that was claimed and not yet loaded
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def sink_table(session: Session, spark: SparkSession, lake: Lake, config: Config
     )
     frame = staged_frame(batch.frame, work.columns)
     with staged(session, lake, frame, target, rows_max=config.snowflake.sink_file_rows) as name:
-        _shape(session, target, there, before)
+        before = _shape(session, work, there, before)
         crash.point("sink.after_stage")
         count = session.rows(f'SELECT COUNT(*) FROM "{name}"')[0][0]
         with session.transaction():
@@ -177,7 +177,8 @@ def _stands(before: SinkPosition, work: Work) -> bool:
     """Whether the destination is of this very table, so that changes since can be applied to it."""
     known = dict(work.target.columns)
     return (
-        before.silver_id == work.silver_id
+        before.version != positions.NOTHING
+        and before.silver_id == work.silver_id
         and before.generation == work.silver.generation
         and before.version <= work.silver.version
         and all(known.get(name) == kind for name, kind in before.columns)
@@ -242,18 +243,26 @@ def _columns_there(session: Session, target: Target) -> set[str]:
     return {row[0] for row in found}
 
 
-def _shape(session: Session, target: Target, there: set[str], before: SinkPosition | None) -> None:
-    """Create the destination, or give it the columns that it lacks. A column whose type has changed is made anew,
-    and is NULL until the replacement that follows; columns that silver does not know are left alone."""
+def _shape(session: Session, work: Work, there: set[str], before: SinkPosition | None) -> SinkPosition:
+    """Create the destination, or give it the columns that it lacks. The position that it has then.
+
+    A column whose type has changed is made anew, and is NULL until the replacement that follows; columns that silver
+    does not know are left alone.
+    """
+    target = work.target
+    if before is None:
+        if there:
+            raise TerminalError(
+                f"{target.schema}.{target.table} is there already, and was not made by this sink",
+                hint="rename or drop it, or set sink_schema in [snowflake] to a schema of the sink's own",
+            )
+        # Claimed before it is made: a run that dies in between must know its own table again.
+        before = SinkPosition(work.silver_id, work.silver.generation, positions.NOTHING, "", target.columns)
+        positions.move(session, (target.schema, target.table), None, before)
     if not there:
         session.run(f"CREATE SCHEMA IF NOT EXISTS {qualified((target.database, target.schema))}")
         session.run(merge_sql.create(target))
-        return
-    if before is None:
-        raise TerminalError(
-            f"{target.schema}.{target.table} is there already, and was not made by this sink",
-            hint="rename or drop it, or set sink_schema in [snowflake] to a schema of the sink's own",
-        )
+        return before
     held = dict(before.columns)
     for name, kind in target.columns:
         if name in there and held.get(name, kind) != kind:
@@ -261,3 +270,4 @@ def _shape(session: Session, target: Target, there: set[str], before: SinkPositi
             session.run(merge_sql.add_column(target, (name, kind)))
         elif name not in there:
             session.run(merge_sql.add_column(target, (name, kind)))
+    return before

@@ -28,7 +28,7 @@ CHUNK_BYTES = 4 << 20
 
 
 def staged_frame(frame: DataFrame, columns: list[str]) -> DataFrame:
-    """`frame` (as `gold.changes` makes it, or whole rows) as a staged table has it: c0, c1 …, and what is to be done."""
+    """`frame` (as `gold.changes` makes it, or whole rows) as a staged table has it: c0, c1 …, and what to do."""
     kinds = {f.name: f.dataType for f in frame.schema.fields}
     places = [_staged(spark_identifier(c), kinds[c]) + f" AS c{i}" for i, c in enumerate(columns)]
     gone = F.col(CHANGE).isin("delete", "update_preimage") if CHANGE in kinds else F.lit(False)

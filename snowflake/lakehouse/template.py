@@ -68,7 +68,8 @@ def _block(lines: Iterator[str], values: ChainMap[str, Any], *, inner: bool) -> 
 
 def _body(lines: Iterator[str]) -> list[str]:
     """The lines up to the @end of the block that has just begun, without it."""
-    found, depth = [], 1
+    found: list[str] = []
+    depth = 1
     for line in lines:
         directive = _DIRECTIVE.match(line)
         if directive is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fakesnow
-import fakesnow.info_schema
 import pytest
 import snowflake.connector
 from pyspark.sql import SparkSession
@@ -21,27 +20,31 @@ from lakeward.names import TableName, spark_identifier
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
-from snowflake.lakehouse import sink
+from snowflake.lakehouse.sink import SinkReport, run
 
 OWN = {"__ts_ms": "BIGINT", "__transaction_id": "STRING", "__transaction_order": "BIGINT"}
 
 
 @pytest.fixture(scope="session")
-def fake_snowflake() -> Iterator[dict[str, Any]]:
+def fake_snowflake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Connection settings of the server. The connector is as it is installed."""
-    # The server plays MERGE by a temporary table of its own and notes that table's comment in another database of
-    # DuckDB's, which no transaction may write besides the first: so MERGE would fail in every transaction.
-    noted = fakesnow.info_schema.insert_table_comment_sql
-
-    def note(catalog: str, schema: str, table: str, comment: str) -> str:
-        return "SELECT 1" if table.lower() == "merge_candidates" else noted(catalog, schema, table, comment)
-
-    patch = pytest.MonkeyPatch()
-    patch.setattr(fakesnow.info_schema, "insert_table_comment_sql", note)
-    logging.getLogger("fakesnow.server").setLevel(logging.ERROR)
-    with fakesnow.server() as settings:
-        yield settings
-    patch.undo()
+    log = tmp_path_factory.mktemp("fakesnow") / "log"
+    with (
+        log.open("wb") as stream,
+        subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("fake_server.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stream,
+        ) as server,
+    ):
+        assert server.stdout is not None
+        assert server.stdin is not None
+        port = server.stdout.readline().strip()
+        assert port, log.read_text()
+        address = {"host": "127.0.0.1", "port": int(port), "protocol": "http"}
+        yield {"account": "fakesnow", "user": "fake", "password": "snow", **address}
+        server.stdin.close()
 
 
 @dataclass
@@ -89,23 +92,34 @@ class SilverLake:
         save_bronze(self.lake, self.bronze)
         save_silver(self.lake, self.silver)
 
-    def sink(self, *tables: str) -> sink.SinkReport:
+    def sink(self, *tables: str) -> SinkReport:
         self.cut()
         return self.sink_again(*tables)
 
-    def sink_again(self, *tables: str) -> sink.SinkReport:
-        return sink.run(self.spark, self.lake, self.config, list(tables))
+    def sink_again(self, *tables: str) -> SinkReport:
+        return run(self.spark, self.lake, self.config, list(tables))
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """What Snowflake answers, through a connection of the test's own."""
-        with snowflake.connector.connect(**self.settings, database=self.config.snowflake.database) as connection:
-            return [tuple(row) for row in connection.cursor().execute(statement).fetchall()]
+        place = {"database": self.config.snowflake.database, "network_timeout": 5}
+        with snowflake.connector.connect(**self.settings, **place) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return [tuple(row) for row in cursor.fetchall()]
 
 
 @pytest.fixture
-def silver_lake(spark: SparkSession, tmp_path: Path, fake_snowflake: dict[str, Any], fresh: str) -> SilverLake:
+def silver_lake(
+    spark: SparkSession,
+    tmp_path: Path,
+    fake_snowflake: dict[str, Any],
+    fresh: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> SilverLake:
     settings = {k: fake_snowflake[k] for k in ("account", "user", "host", "port", "protocol")}
     (tmp_path / "password").write_text("snow")
+    monkeypatch.setattr("snowflake.lakehouse.connection.NETWORK_SECONDS_MAX", 5)
+    monkeypatch.setattr("snowflake.lakehouse.sink.PAUSE_SECONDS", 0.01)
     config = parse(
         {"snowflake": {**settings, "password": "file:password", "database": fresh}, "lake": {"root": "lake"}},
         folder=tmp_path,

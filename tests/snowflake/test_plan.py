@@ -1,0 +1,245 @@
+"""The plan: golden SQL, and names that try to get out of their quotes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+import pytest
+import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from gold.state import GoldState, GoldTable, save_gold
+from lakeward.config import Config, parse
+from lakeward.errors import ConfigError, TerminalError
+from lakeward.lake import Lake
+from lakeward.position import Checkpoint, Position
+from snowflake.lakehouse import merge_sql, plan
+from snowflake.lakehouse.merge_sql import Target
+from snowflake.lakehouse.template import fill
+
+GOLDEN = Path(__file__).with_name("golden")
+CUT = Checkpoint(Position(1, 7, 4711), "", 1_700_000_000_000)
+_spec = importlib.util.spec_from_file_location("tokens", Path(__file__).with_name("tokens.py"))
+assert _spec is not None
+assert _spec.loader is not None
+_tokens = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_tokens)
+tokens, shape = _tokens.tokens, _tokens.shape
+
+NASTY = [
+    '"',
+    "'",
+    "\\",
+    ";",
+    "--",
+    "/*",
+    "*/",
+    "`",
+    ".",
+    " ",
+    "\n",
+    "\r",
+    "$$",
+    "{{",
+    "}}",
+    "é",
+    "☃",
+    "DROP TABLE x",
+    "a",
+]
+NAMES = st.lists(
+    st.one_of(st.sampled_from(NASTY), st.characters(exclude_categories=["Cs"])), min_size=1, max_size=6
+).map("".join)
+
+
+def gold_table(root, schema, table, kind="mirror", columns=(), export=True):
+    folder = f"{schema}/{table}"
+    return GoldTable(
+        schema=schema,
+        table=table,
+        kind=kind,
+        identifier="",
+        location=f"{root}/gold/{folder}",
+        metadata_file=f"{root}/gold/{folder}/metadata/v3.metadata.json",
+        snapshot=1,
+        columns=[list(c) for c in columns],
+        rows=3,
+        cut=CUT,
+        published_ms=1_700_000_001_000,
+        export_location=f"{root}/export/{folder}/cut=1-7-4711" if export else None,
+    )
+
+
+def lake_with(tmp_path, root=None):
+    """A lake that has published two mirrors, a mart and its freshness, as if it were at `root`."""
+    at = root or str(tmp_path)
+    every = [("id", "int"), ("fare", "decimal(10,2)"), ("at", "timestamp_ntz"), ("ts", "timestamp"), ("j", "string")]
+    every += [("raw", "binary"), ("place", "struct<srid:int,wkb:binary>"), ("v", "array<float>"), ("x", "double")]
+    tables = [
+        gold_table(at, "shop", "trips", columns=every),
+        gold_table(at, "shop", "users", columns=[("id", "bigint"), ("on", "boolean"), ("day", "date")]),
+        gold_table(at, "marts", "revenue", "mart", export=False),
+        gold_table(at, "lakeward", "freshness", "freshness", export=False),
+    ]
+    lake = Lake(str(tmp_path))
+    save_gold(lake, GoldState(tables={f"{t.schema}.{t.table}": t for t in tables}))
+    if root is not None:
+        document = lake.read("gold")
+        lake = Lake(root)
+        lake.read = lambda name: document  # type: ignore[method-assign,assignment]
+    return lake
+
+
+CASES = {
+    "s3": ("s3a://bucket/lake", {"storage_aws_role_arn": "arn:aws:iam::1:role/r", "storage_aws_external_id": "e"}),
+    "gcs": ("gs://bucket/lake", {"warehouse": "analysts"}),
+    "azure": ("abfss://box@acc.dfs.core.windows.net/lake", {"azure_tenant_id": "t"}),
+    "s3compat": ("s3a://bucket/lake", {"storage_provider": "S3COMPAT", "storage_endpoint": "s3.example.com"}),
+}
+
+
+def settings(doc) -> Config:
+    return parse({"snowflake": doc})
+
+
+@pytest.mark.parametrize("provider", CASES)
+def test_the_plan_is_the_golden_one(tmp_path, provider):
+    root, doc = CASES[provider]
+    made = plan.render(lake_with(tmp_path, root), settings(doc))
+    golden = GOLDEN / f"{provider}.sql"
+    if os.environ.get("LAKEWARD_WRITE_GOLDEN"):
+        golden.write_text(made, encoding="utf-8")
+    assert made == golden.read_text(encoding="utf-8")
+    assert "PLACEHOLDER" not in made or provider == "s3compat"
+
+
+@pytest.mark.parametrize("provider", CASES)
+def test_snowflake_never_writes_and_every_path_lies_below_the_volume(tmp_path, provider):
+    root, doc = CASES[provider]
+    made = plan.render(lake_with(tmp_path, root), settings(doc))
+    code = "\n".join(line for line in made.splitlines() if not line.startswith("--"))
+    assert code.count("ALLOW_WRITES = FALSE") == code.count("CREATE EXTERNAL VOLUME") == 1
+    paths = re.findall(r"(?:METADATA_FILE_PATH = |REFRESH )'([^']*)'", code)
+    assert len(paths) == 8
+    assert all(path.startswith("gold/") and ".." not in path for path in paths)
+    assert "FUTURE" not in code
+    assert not re.search(r"GRANT (?!USAGE ON|SELECT ON)", code)
+    assert re.findall(r"'(s3a|abfss|gs)://", code) == []
+
+
+def test_freshness_is_refreshed_last(tmp_path):
+    made = plan.render(lake_with(tmp_path), Config())
+    refreshed = [line for line in made.splitlines() if line.startswith("ALTER ICEBERG TABLE")]
+    assert '"FRESHNESS"' in refreshed[-1]
+
+
+def test_a_local_lake_gets_a_whole_plan_that_names_its_placeholders(tmp_path):
+    made = plan.render(lake_with(tmp_path), Config())
+    heading = made.split("\n\n")[0]
+    assert "LOCAL LAKE" in heading
+    assert "storage_base_url is not set: s3://YOUR-BUCKET/lake/ is a placeholder" in heading
+    assert made.count("CREATE ICEBERG TABLE") == 4
+    assert "NOTHING IS PUBLISHED YET" in plan.render(Lake(str(tmp_path / "empty")), Config())
+
+
+def test_sqlglot_reads_what_it_knows_into_trees(tmp_path):
+    made = plan.render(lake_with(tmp_path), Config())
+    trees = [t for t in sqlglot.parse(made, read="snowflake") if t is not None]
+    kinds = {(type(t), t.args.get("kind")) for t in trees if isinstance(t, exp.Create)}
+    assert {k for _, k in kinds} >= {"DATABASE", "SCHEMA", "TABLE", "STAGE", "VIEW"}
+    created = [t.find(exp.Table) for t in trees if isinstance(t, exp.Create) and t.args.get("kind") == "TABLE"]
+    assert {t.name for t in created if t} >= {"TRIPS", "USERS", "REVENUE", "FRESHNESS"}
+
+
+def test_tables_whose_names_differ_only_in_case_are_refused_by_name(tmp_path):
+    lake = Lake(str(tmp_path))
+    tables = [gold_table(str(tmp_path), "shop", name) for name in ("Trips", "trips")]
+    save_gold(lake, GoldState(tables={t.table: t for t in tables}))
+    with pytest.raises(ConfigError, match=r"shop\.Trips and shop\.trips would bear one name"):
+        plan.render(lake, Config())
+    assert '"shop"."Trips"' in plan.render(lake, settings({"names": "source"}))
+
+
+def test_a_metadata_file_outside_of_the_lake_is_refused(tmp_path):
+    lake = Lake(str(tmp_path))
+    save_gold(lake, GoldState(tables={"a.b": gold_table("/elsewhere", "a", "b")}))
+    with pytest.raises(TerminalError, match="not in the lake"):
+        plan.render(lake, Config())
+
+
+@pytest.mark.parametrize(
+    ("doc", "message"),
+    [
+        ({"storage_base_url": "http://x/"}, "not a URL that Snowflake reads"),
+        ({"storage_base_url": "gcs://b/", "storage_provider": "AZURE"}, "storage_provider is AZURE"),
+        ({"external_volume": "a'b"}, "not a plain name"),
+    ],
+)
+def test_settings_that_snowflake_cannot_take_are_refused(tmp_path, doc, message):
+    with pytest.raises(ConfigError, match=message):
+        plan.render(lake_with(tmp_path), settings(doc))
+
+
+@given(NAMES, NAMES, NAMES)
+def test_no_name_leaves_its_quotes_in_a_template(schema, table, text):
+    template = (
+        "CREATE TABLE {{name:t}} ({{external_columns:c}}) COMMENT = {{literal:x}}; -- {{comment:x}}\n"
+        "GRANT {{identifier:i}};"
+    )
+
+    def filled(schema: str, table: str, text: str) -> str:
+        columns = [(table, "NUMBER(10,0)", text)]
+        return fill(template, {"t": ("DB", schema, table), "c": columns, "x": text, "i": table})
+
+    made = filled(schema, table, text)
+    assert shape(made) == shape(filled("a", "b", "c"))
+    said = tokens(made)
+    assert [t.text for t in said if t.kind == "identifier"] == ["DB", schema, table, table, table]
+    assert [t.text for t in said if t.kind == "string"] == [text, text]
+
+
+@given(NAMES, NAMES, st.lists(NAMES, min_size=1, max_size=3, unique=True))
+def test_no_name_leaves_its_quotes_in_the_sink(schema, table, columns):
+    kinds = ["VARIANT", "TIMESTAMP_LTZ(6)", "VARCHAR"]
+    target = Target("DB", schema, table, tuple(zip(columns, kinds, strict=False)), keys=(0,))
+    plain = Target("DB", "s", "t", tuple((f"p{i}", kind) for i, (_, kind) in enumerate(target.columns)), keys=(0,))
+    for of in (
+        merge_sql.create,
+        lambda t: merge_sql.merge(t, "S"),
+        lambda t: merge_sql.append(t, "S", 1),
+        lambda t: merge_sql.add_column(t, t.columns[0]),
+    ):
+        made = of(target)
+        assert shape(made) == shape(of(plain))
+        said = [t.text for t in tokens(made) if t.kind == "identifier"]
+        assert said[said.index("DB") : said.index("DB") + 3] == ["DB", schema, table]
+        assert len(sqlglot.parse(made, read="snowflake")) == 1
+    tree = sqlglot.parse_one(merge_sql.merge(target, "S"), read="snowflake")
+    assert isinstance(tree, exp.Merge)
+    assert tree.this.name == table
+    assert tree.this.db == schema
+
+
+@pytest.mark.parametrize(
+    ("template", "values"),
+    [
+        ("{{raw:x}}", {"x": "y"}),
+        ("{{literal:missing}}", {}),
+        ("{{ literal:x }}", {"x": "y"}),
+        ("{{path:x}}", {"x": "/absolute"}),
+        ("{{path:x}}", {"x": "a/../../b"}),
+        ("{{url:x}}", {"x": "file:///etc/"}),
+        ("{{stage_path:x}}", {"x": (("a",), "b'; DROP")}),
+        ("{{external_columns:x}}", {"x": [("a", "INT); DROP", "a")]}),
+        ("-- @each x", {"x": []}),
+        ("-- @end", {}),
+    ],
+)
+def test_a_template_that_says_something_else_is_refused(template, values):
+    with pytest.raises(ValueError, match=r"."):
+        fill(template, values)
