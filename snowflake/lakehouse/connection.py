@@ -53,12 +53,13 @@ class Session:
         try:
             cursor = self._connection.cursor()
             # Without values the connector leaves the statement's % signs alone.
-            return cursor.execute(statement, tuple(values)) if values else cursor.execute(statement)
+            cursor.execute(statement, tuple(values) if values else None)
+            return cursor
         except errors.Error as error:
             raise translated(error, statement) from None
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self.run(statement, values).fetchall()]  # type: ignore[arg-type]
+        return [tuple(row) for row in self.run(statement, values).fetchall()]
 
     def count(self, statement: str, values: Sequence[Any] = ()) -> int:
         """How many rows the statement changed."""
