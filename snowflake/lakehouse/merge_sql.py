@@ -19,8 +19,7 @@ _MARKS = ((ACTION, "VARCHAR"), (IS_UPDATE, "BOOLEAN"), (COPIES, "NUMBER(19,0)"))
 # microseconds, which no reader of Parquet takes for something else; documents as text.
 _STAGED = {
     "TIMESTAMP_NTZ(6)": ("NUMBER(19,0)", "TO_TIMESTAMP_NTZ({}, 6)"),
-    "TIMESTAMP_LTZ(6)": ("NUMBER(19,0)", "CASE WHEN {0} IS NOT NULL THEN TO_TIMESTAMP_LTZ({0}, 6) END"),
-    # (fakesnow takes NULL for 1970 in TO_TIMESTAMP_LTZ; the CASE says what Snowflake does by itself.)
+    "TIMESTAMP_LTZ(6)": ("NUMBER(19,0)", "TO_TIMESTAMP_LTZ({}, 6)"),
     # A document that Snowflake cannot parse (a number out of its range, a key twice) stays, as a string.
     "VARIANT": ("VARCHAR", "COALESCE(TRY_PARSE_JSON({0}), TO_VARIANT({0}))"),
 }
