@@ -108,7 +108,7 @@ class World:
             old = self.random.choice(model.rows)
             if what == "delete":
                 ledger.delete(schema, old)
-                model.rows.remove(old)
+                model.rows = [r for r in model.rows if r is not old]  # not remove(): 0.0 == -0.0
                 return
             new = fresh if what == "move" else {**fresh, **{k: old[k] for k in schema.keys}}
             if new != old and model.free(new, but=old):
