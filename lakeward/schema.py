@@ -74,8 +74,7 @@ class Column:
 
     def to_json(self) -> dict[str, Any]:
         default = {f.name: f.default for f in dataclasses.fields(self)}
-        doc = {k: v for k, v in dataclasses.asdict(self).items() if v != default[k]}
-        return doc
+        return {k: v for k, v in dataclasses.asdict(self).items() if v != default[k]}
 
     @classmethod
     def from_json(cls, doc: Mapping[str, Any]) -> Column:

@@ -31,6 +31,7 @@ from silver.plan import RunPlan, TablePlan, plan_run
 from silver.table import Batch, refuse, write_table
 
 MERGES_AT_ONCE = 4
+GATES_AT_ONCE = 4
 log = logging.getLogger(__name__)
 
 
@@ -79,7 +80,8 @@ def run(
     Raises GateStoppedError when a gate stops; nothing has been merged then.
     """
     report = SilverReport()
-    judge = gate or _gate_of(lake, config)
+    quality = _Quality(lake, config)
+    judge = gate or quality
     state = load_silver(lake)
     if state.intent is not None:
         plan = RunPlan.from_json(state.intent)
@@ -94,6 +96,7 @@ def run(
     next_plan = plan_run(bronze, state, bronze_version)
     if next_plan is not None:
         _execute(spark, lake, config, state, next_plan, judge, report)
+    quality.publish(state.run)
     report.cut = state.cut
     report.waiting = {n: t.status for n, t in bronze.tables.items() if t.status != "streaming"}
     return report
@@ -130,10 +133,15 @@ def _execute(
 
 def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate: Gate) -> dict[str, Batch]:
     """Every table's events after its gate. Raises GateStoppedError, and then nothing has been written."""
-    judged: dict[str, tuple[DataFrame, Gated]] = {}
-    for table in plan.tables:
+
+    def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated]]:
         events = read(spark, lake, table, plan.cut.at)
-        judged[table.name] = (events, gate(events, table, plan.run))
+        return table.name, (events, gate(events, table, plan.run))
+
+    judged: dict[str, tuple[DataFrame, Gated]] = {}
+    if plan.tables:
+        with ThreadPoolExecutor(min(GATES_AT_ONCE, len(plan.tables)), "gate") as pool:
+            judged = dict(pool.map(_in_session_of(spark, one), plan.tables))
     follow = {n: g.passed for n, (_, g) in judged.items() if _truncates(config, n, plan)}
     found: dict[str, Truncation] = truncations(follow)
     return {n: Batch(events, g.passed, g.held, g.hold, found.get(n)) for n, (events, g) in judged.items()}
@@ -192,12 +200,24 @@ def _borrowed(sessions: SimpleQueue[SparkSession]) -> Iterator[SparkSession]:
         sessions.put(session)
 
 
-def _gate_of(lake: Lake, config: Config) -> Gate:
-    def judge(frame: DataFrame, plan: TablePlan, run: int) -> Gated:
+class _Quality:
+    """The gate of `lakeward.quality`, and the pages of what it found in a run."""
+
+    def __init__(self, lake: Lake, config: Config) -> None:
+        self._lake, self._config = lake, config
+        self._results: list[Any] = []
+
+    def __call__(self, frame: DataFrame, plan: TablePlan, run: int) -> Gated:
         # Great Expectations takes seconds to import, and a run without new events does not need it.
         from lakeward.quality import gate
 
-        result: Gated = gate(frame, schema=plan.schema, layer="silver", config=config, lake=lake, run=run)
+        result = gate(frame, schema=plan.schema, layer="silver", config=self._config, lake=self._lake, run=run)
+        self._results += result.results
         return result
 
-    return judge
+    def publish(self, run: int) -> None:
+        if self._results:
+            from lakeward.quality import publish_docs
+
+            publish_docs(self._results, self._config, self._lake, run)
+            self._results = []

@@ -5,20 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-STREAM = [
-    "bronze.before_intent",
-    "bronze.after_intent",
-    "bronze.between_commits",
-    "bronze.after_commits",
-    "bronze.after_state",
-]
-SILVER = [
-    "silver.before_intent",
-    "silver.after_intent",
-    "silver.between_merges",
-    "silver.after_merges",
-    "silver.after_state",
-]
+import pytest
+
+STREAM = [f"bronze.{m}" for m in ("before_intent", "after_intent", "between_commits", "after_commits", "after_state")]
+SILVER = [f"silver.{m}" for m in ("before_intent", "after_intent", "between_merges", "after_merges", "after_state")]
 GOLD = ["gold.before_intent", "gold.after_intent", "gold.between_tables", "gold.after_tables", "gold.after_freshness"]
 
 
@@ -51,8 +41,10 @@ def traffic(db: Any, seed: int, transactions: int = 25) -> None:
 
 def test_a_kill_at_any_named_moment_loses_and_doubles_nothing(command: Any, spark: Any, assert_each_event_once) -> None:
     load(command.database)
-    # The first moments strike while the snapshot is taken, the later ones in the stream and the stages after it.
-    moments = [*STREAM, *STREAM, *SILVER, *GOLD]
+    # The first moments strike while the snapshot is taken, the later ones in the stream and the stages after it. Each
+    # moment is tried on one server and every stage on both, since a run takes its time.
+    half = 0 if command.database.flavour == "mysql" else 1
+    moments = [*STREAM, *STREAM[::-1], *SILVER, *GOLD][half::2]
     killed = []
     for seed, moment in enumerate(moments):
         traffic(command.database, seed)
@@ -70,6 +62,8 @@ def test_a_kill_at_any_named_moment_loses_and_doubles_nothing(command: Any, spar
 def test_ten_rounds_of_traffic_with_a_kill_at_a_random_moment_in_each(
     command: Any, spark: Any, assert_each_event_once
 ) -> None:
+    if command.database.flavour != "mysql":
+        pytest.skip("once is enough: the moments above are tried on both servers")
     load(command.database)
     r = random.Random(7)
     for round_ in range(10):
