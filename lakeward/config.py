@@ -209,9 +209,21 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
         for column, how in table.mask.items():
             if how != "sha256":
                 raise ConfigError(f'[tables."{name}"] mask of {column} is {how!r}', hint='the one mask is "sha256"')
+        for setting in ("mask", "where"):
+            if getattr(table, setting):
+                # Accepted and not applied, either would let into the lake what was meant to stay out.
+                raise ConfigError(
+                    f'[tables."{name}"] {setting} is not in this version',
+                    hint="leave the column out with exclude_columns, or the table out with [source] exclude",
+                )
     config: Config = _build(Config, doc, "", folder)
     if not config.source.embedded:
         config.source.address()
+        if urlsplit(config.source.url).password is not None:
+            raise ConfigError(
+                "[source] url holds a password; a secret in a file ends up in version control and backups",
+                hint='take it out of the url and write password = "env:NAME" or "file:PATH"',
+            )
     return dataclasses.replace(config, tables=parsed, folder=folder)
 
 

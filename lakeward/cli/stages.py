@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import sys
 import time
 
@@ -72,9 +73,14 @@ def silver_behind(app: App) -> bool:
 
 
 def gold_behind(app: App) -> bool:
-    """Whether silver's cut has moved since gold's, or a gold run was left half done."""
-    gold_state, cut = load_gold(app.lake), load_silver(app.lake).cut
-    return cut is not None and (gold_state.cut != cut or gold_state.intent is not None)
+    """Whether silver's cut or the choice of mirrors has moved since gold's, or a gold run was left half done."""
+    gold_state, silver_state = load_gold(app.lake), load_silver(app.lake)
+    if silver_state.cut is None:
+        return False
+    globs = app.config.gold.mirror
+    wanted = {n for n in silver_state.tables if any(fnmatch.fnmatchcase(n, g) for g in globs)}
+    mirrors = {n for n, t in gold_state.tables.items() if t.kind == "mirror"}
+    return gold_state.cut != silver_state.cut or gold_state.intent is not None or wanted != mirrors
 
 
 def bronze_command(app: App, options: argparse.Namespace) -> int:

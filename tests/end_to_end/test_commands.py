@@ -1,0 +1,98 @@
+"""The commands as a user types them: the README's, on the embedded server; and a cluster of separate processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.cli import parser
+
+PROJECT = Path(__file__).resolve().parents[2]
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Any:
+    """Run a shell line in a folder that has the default configuration and the project's environment."""
+    shutil.copy(PROJECT / "lakeward.toml", tmp_path)
+    (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
+    env = {**os.environ, "LAKEWARD_SPARK_MASTER": "local[2]"}
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False
+        )
+
+    yield run
+    run(".venv/bin/lakeward demo down")
+
+
+def test_the_commands_of_the_readme_run_as_written(elsewhere: Any) -> None:
+    made = subprocess.run(
+        ["make", "-n", "bronze", "silver", "gold"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout
+    stages = re.findall(r"^\.venv/bin/lakeward \w+$", made, re.MULTILINE)
+    assert stages == [f".venv/bin/lakeward {s}" for s in ("bronze", "silver", "gold")]
+    written = re.findall(r"^    (\.venv/bin/lakeward .+)$", README, re.MULTILINE)
+    assert len(written) == 4
+    for line in [*stages, *written]:
+        done = elsewhere(line)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        if line.endswith("verify"):
+            assert "silver equals the source" in done.stdout
+        if line.endswith("plan"):
+            assert "CREATE ICEBERG TABLE" in done.stdout
+            assert "ALLOW_WRITES = FALSE" in done.stdout
+
+
+def test_a_cluster_whose_executors_share_only_the_lake_gives_the_same(pipeline: Any) -> None:
+    if pipeline.database.flavour != "mysql":
+        pytest.skip("the server makes no difference to the cluster")
+    db = pipeline.database
+    db.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))")
+    db.executemany("INSERT INTO t VALUES (%s, %s)", [(i, f"v{i}") for i in range(500)])
+    cluster = {"LAKEWARD_SPARK_MASTER": "local-cluster[2,1,1024]"}
+    for _ in range(2):
+        done = pipeline.command("run", **cluster)
+        assert done.returncode == 0, done.stderr
+        db.execute("UPDATE t SET v = 'new' WHERE id < 10")
+        db.execute("DELETE FROM t WHERE id > 490")
+    proof = pipeline.command("verify", "--json", **cluster)
+    assert json.loads(proof.stdout)["equal"], proof.stderr
+
+
+def test_status_and_verify_print_one_json_document_of_the_contract(pipeline: Any) -> None:
+    pipeline.database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    pipeline.database.execute("INSERT INTO t VALUES (1)")
+    assert pipeline.command("run").returncode == 0
+    status = json.loads(pipeline.command("status", "--json").stdout)
+    assert status["cut"]
+    assert status["lag_ms"] >= 0
+    [table] = status["tables"]
+    assert (table["name"], table["state"], table["rows"]) == (f"{pipeline.database.name}.t", "streaming", 1)
+    done = pipeline.command("verify", "--json")
+    proof = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert (proof["equal"], proof["tables"][0]["equal"], proof["tables"][0]["rows"]) == (True, True, 1)
+    assert proof["tables"][0]["differences"] == []
+    assert proof["position"]
+
+
+def test_every_command_of_the_parser_is_in_the_documentation() -> None:
+    text = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+    commands = parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+    missing = [name for name in commands or () if f"lakeward {name}" not in text]
+    assert not missing
+
+
+def test_usage_errors_exit_with_two(pipeline: Any) -> None:
+    assert pipeline.command("nonsense").returncode == 2
+    assert pipeline.command("resnapshot").returncode == 2
