@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bronze.masking import masked
 from bronze.snapshot.bounds import Chunk
 from bronze.snapshot.read import ChunkReader, read_chunk, read_exact
 from bronze.snapshot.text import RowReader
@@ -31,6 +32,7 @@ class ChunkWork:
     """One chunk, and all that an executor needs to read it. `chunk` is None for an exact read of the whole table."""
 
     settings: Mapping[str, Any] = field(repr=False)
+    mask_key: bytes | None = field(repr=False)
     server: str
     schema: TableSchema
     target: Target
@@ -55,12 +57,13 @@ def read_part(work: ChunkWork) -> Manifest:
         if work.chunk is None:
             connection = open_connection(dict(work.settings), proven=True)
             start = exact_read(connection, work.start.at.epoch)
-            batches: ChunkReader | RowReader = read_exact(connection, work.schema)
+            batches: ChunkReader | RowReader = read_exact(connection, work.schema.clear())
         else:
-            batches = read_chunk(dict(work.settings), work.schema, work.chunk)
+            batches = read_chunk(dict(work.settings), work.schema.clear(), work.chunk)
         origin = Origin(work.server, start.at.epoch)
         row = work.number << ROW_BITS
-        for rows in batches:
+        for clear in batches:
+            rows = masked(clear, work.schema, work.mask_key)
             writer.write(
                 name,
                 snapshot_envelopes(

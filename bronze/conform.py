@@ -56,6 +56,8 @@ def conform(table_map: TableMap, schema: TableSchema, excluded: Sequence[str] = 
 
 
 def _target(seen: Column, known: Column) -> Column | None:
+    if known.masked:
+        return replace(seen, name=known.name)
     if known.kind in _ONLY_REGISTERED and seen.kind in ("binary", "char", "varbinary", "varchar"):
         return replace(seen, name=known.name, kind=known.kind)
     if known.boolean and seen.kind == "tinyint":

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from bronze.batch import finish, land
 from bronze.commit import physical_names
 from bronze.identity import check_server
+from bronze.masking import mask_key
 from bronze.ranges import Range, plan_ranges
 from bronze.snapshot.run import Snapshotter
 from bronze.source.catalog import discover
@@ -192,8 +193,8 @@ class Ingest:
         gtid = self.state.checkpoint.gtid if part.start == self.state.checkpoint.at else ""
         server = self.state.server
         return Work(
-            self.settings, server["flavour"], self.config.source.server_id + part.number, server["uuid"], binlog,
-            part.start, gtid, part.stop, part.max_bytes, self.lake.root, tables,
+            self.settings, mask_key(self.config), server["flavour"], self.config.source.server_id + part.number,
+            server["uuid"], binlog, part.start, gtid, part.stop, part.max_bytes, self.lake.root, tables,
         )  # fmt: skip
 
     def _compare(self, found: list[TableSchema]) -> None:
@@ -203,8 +204,8 @@ class Ingest:
             table = self.state.tables[str(schema.name)]
             if table.status != "streaming":
                 continue
-            shape = [(c.name, c.arrow, c.kind in ("uuid", "inet4", "inet6")) for c in schema.columns]
-            known = [(c.name, c.arrow, c.kind in ("uuid", "inet4", "inet6")) for c in table.schema.columns]
+            shape = [(c.name, c.arrow, c.masked, c.kind in ("uuid", "inet4", "inet6")) for c in schema.columns]
+            known = [(c.name, c.arrow, c.masked, c.kind in ("uuid", "inet4", "inet6")) for c in table.schema.columns]
             if sorted(shape, key=str) != sorted(known, key=str) or set(schema.keys) != set(table.schema.keys):
                 table.status, table.reason = "waiting for snapshot", "its definition is not what it was"
             else:

@@ -20,6 +20,7 @@ from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transacti
 from bronze.binlog.wire import Dump
 from bronze.conform import Conformed, conform
 from bronze.decode.rows import decode_rows
+from bronze.masking import masked
 from bronze.source.server import Flavour
 from bronze.stamp import EventStamp, Origin, stream_envelopes, truncate_envelope
 from bronze.writer import EnvelopeWriter, Target
@@ -48,6 +49,7 @@ class Work:
     """One range, and all that an executor needs to read it."""
 
     settings: Mapping[str, Any] = field(repr=False)
+    mask_key: bytes | None = field(repr=False)
     flavour: Flavour
     server_id: int
     server: str
@@ -243,7 +245,8 @@ class _Range:
     ) -> None:
         self.manifest.zero_dates += rows.zero_dates
         table = str(name)
-        before, after = (_kept(image, fit) for image in (rows.before, rows.after))
+        schema, key = self.schemas[table], self.work.mask_key
+        before, after = (masked(_kept(image, fit), schema, key) for image in (rows.before, rows.after))
         batch = stream_envelopes(before, after, [e.op for e in events], rows.counts, stamps, self.origin)
         self.writer.write(table, batch)
         self._reached(table, events[-1].file, events[-1].pos)

@@ -209,13 +209,11 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
         for column, how in table.mask.items():
             if how != "sha256":
                 raise ConfigError(f'[tables."{name}"] mask of {column} is {how!r}', hint='the one mask is "sha256"')
-        for setting in ("mask", "where"):
-            if getattr(table, setting):
-                # Accepted and not applied, either would let into the lake what was meant to stay out.
-                raise ConfigError(
-                    f'[tables."{name}"] {setting} is not in this version',
-                    hint="leave the column out with exclude_columns, or the table out with [source] exclude",
-                )
+        if table.where:
+            # Accepted and not applied, it would let into the lake what was meant to stay out.
+            raise ConfigError(
+                f'[tables."{name}"] where is not in this version', hint="filter in a mart, or exclude the table"
+            )
     config: Config = _build(Config, doc, "", folder)
     if not config.source.embedded:
         config.source.address()

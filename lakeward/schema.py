@@ -60,6 +60,7 @@ class Column:
     collation: str | None = None
     labels: tuple[str, ...] = ()  # ENUM, SET: in the order of their numbers
     nullable: bool = True
+    masked: bool = False  # a keyed hash stands in its place
     boolean: bool = False  # TINYINT(1) that `tinyint1 = "boolean"` turns into BOOLEAN
 
     @property
@@ -101,6 +102,10 @@ class TableSchema:
         snapshot has to be read at one exact position, since replaying a change on it twice would count it twice.
         """
         return not self.keys or any(self.column(k).kind in TEMPORALS for k in self.keys)
+
+    def clear(self) -> TableSchema:
+        """The table as the source holds it, before anything is masked."""
+        return dataclasses.replace(self, columns=tuple(dataclasses.replace(c, masked=False) for c in self.columns))
 
     def image(self) -> pa.StructType:
         """The Arrow type of `before` and `after`."""
@@ -198,6 +203,8 @@ def spark_type(arrow: pa.DataType) -> str:
 
 
 def _arrow(c: Column) -> pa.DataType:
+    if c.masked:
+        return pa.string()
     if c.kind in INTEGERS:
         if c.boolean:
             return pa.bool_()

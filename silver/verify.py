@@ -18,6 +18,7 @@ import pymysql
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bronze.masking import mask_key, masked
 from bronze.snapshot.read import read_exact
 from lakeward.config import Config
 from lakeward.lake import Lake
@@ -66,14 +67,20 @@ def compare(
     proofs = []
     for table in tables:
         options = config.table(table.name)
-        proofs.append(_table(spark, lake, connection, table.schema, soft=options.deletes == "soft"))
+        proofs.append(_table(spark, lake, connection, table.schema, mask_key(config), soft=options.deletes == "soft"))
     return Proof(all(p.equal for p in proofs), str(position), proofs)
 
 
 def _table(
-    spark: SparkSession, lake: Lake, connection: pymysql.Connection, schema: TableSchema, *, soft: bool
+    spark: SparkSession,
+    lake: Lake,
+    connection: pymysql.Connection,
+    schema: TableSchema,
+    key: bytes | None,
+    *,
+    soft: bool,
 ) -> TableProof:
-    theirs = _source_hashes(connection, schema)
+    theirs = _source_hashes(connection, schema, key)
     frame = _silver(spark, lake, schema, soft=soft)
     count, checksum = (0, 0) if frame is None else _silver_checksum(frame, schema)
     proof = TableProof(str(schema.name), True, len(theirs), f"{total(theirs):x}")
@@ -81,7 +88,7 @@ def _table(
         return proof
     ours = np.zeros(0, dtype=np.uint64) if frame is None else _silver_hashes(frame, schema)
     missing, extra = _only_in(theirs, ours), _only_in(ours, theirs)
-    lost = _rows_of(read_exact(connection, schema), schema, missing)
+    lost = _rows_of(_source_rows(connection, schema, key), schema, missing)
     found = [] if frame is None else _rows_of(_silver_batches(frame, schema, extra), schema, extra)
     differences = _differences(schema, lost, found)
     held = _held_keys(spark, lake, schema)
@@ -91,8 +98,13 @@ def _table(
     return proof
 
 
-def _source_hashes(connection: pymysql.Connection, schema: TableSchema) -> np.ndarray:
-    parts = [row_hashes(rows) for rows in read_exact(connection, schema)]
+def _source_rows(connection: pymysql.Connection, schema: TableSchema, key: bytes | None) -> Iterator[pa.StructArray]:
+    for rows in read_exact(connection, schema.clear()):
+        yield masked(rows, schema, key)
+
+
+def _source_hashes(connection: pymysql.Connection, schema: TableSchema, key: bytes | None) -> np.ndarray:
+    parts = [row_hashes(rows) for rows in _source_rows(connection, schema, key)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from bronze.batch import land
 from bronze.chunk import ChunkWork, read_part
 from bronze.commit import ensure_table, physical_names
+from bronze.masking import mask_key
 from bronze.snapshot.bounds import Chunk, plan
 from bronze.source.catalog import describe
 from bronze.source.server import position_now, safe_start
@@ -73,7 +74,7 @@ class Snapshotter:
         table.generation += 1
         table.start, table.high = start.at, None
         table.chunks_done, table.snapshot_rows, table.dropped = [], 0, False
-        chunks = [] if schema.counted else plan(self.connection, schema, self.config.source.chunk_rows)
+        chunks = [] if schema.counted else plan(self.connection, schema.clear(), self.config.source.chunk_rows)
         table.chunks = [c.to_json() for c in chunks]
         if ensure_table(self.spark, self.lake.table("bronze", table.name), schema) == "replaced":
             table.rows = 0
@@ -91,7 +92,9 @@ class Snapshotter:
         assert table.start is not None
         start = Checkpoint(table.start)
         server = str(self.state.server.get("uuid", ""))
-        return ChunkWork(self.settings, server, table.schema, target, table.generation, start, chunk, self.lake.root)
+        key = mask_key(self.config)
+        generation, root = table.generation, self.lake.root
+        return ChunkWork(self.settings, key, server, table.schema, target, generation, start, chunk, root)
 
     def _target(self, name: TableName) -> Target:
         location = self.lake.table("bronze", name)

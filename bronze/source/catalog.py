@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import pymysql
@@ -185,16 +185,15 @@ def _describe(table: SourceTable, found: list[tuple[Any, ...]], indexes: list[In
             )
             continue
         try:
-            columns.append(
-                column_from_catalog(
-                    str(name),
-                    _decoded(column_type),
-                    nullable=nullable == "YES",
-                    charset=charset,
-                    collation=collation,
-                    tinyint1=settings.tinyint1,
-                )
+            column = column_from_catalog(
+                str(name),
+                _decoded(column_type),
+                nullable=nullable == "YES",
+                charset=charset,
+                collation=collation,
+                tinyint1=settings.tinyint1,
             )
+            columns.append(replace(column, masked=name in settings.mask))
         except TerminalError as error:
             table.problems.append(_refused(table.name, error.message, name))
     if table.versioned:

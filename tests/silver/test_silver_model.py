@@ -111,7 +111,7 @@ class World:
                 model.rows = [r for r in model.rows if r is not old]  # not remove(): 0.0 == -0.0
                 return
             new = fresh if what == "move" else {**fresh, **{k: old[k] for k in schema.keys}}
-            if new != old and model.free(new, but=old):
+            if repr(new) != repr(old) and model.free(new, but=old):
                 ledger.update(schema, old, new)
                 model.rows[next(i for i, r in enumerate(model.rows) if r is old)] = new
 
