@@ -7,6 +7,7 @@ Python to the JVM and back into columns: see docs/adr/0002.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
@@ -77,7 +78,9 @@ class EnvelopeWriter:
     def abandon(self) -> None:
         """Close what is open and remove every file written, as far as that goes: the task has failed."""
         for table, opened in self._open.items():
-            opened.stream.close()
+            with contextlib.suppress(OSError):  # the disk that failed may fail again
+                opened.writer.close()
+                opened.stream.close()
             self._remove(table, opened.name)
         for table, files in self._done.items():
             for f in files:

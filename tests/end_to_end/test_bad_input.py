@@ -132,33 +132,3 @@ def test_a_purged_log_is_refused_with_the_gap(pipeline: Any, own_server: Any, mo
         db.execute(f"PURGE BINARY LOGS TO '{latest}'")
         with pytest.raises(Exception, match="purged"):
             pipeline.bronze()
-
-
-def test_a_full_disk_ends_the_run_and_the_next_one_goes_on(pipeline: Any, monkeypatch: Any) -> None:
-    import errno
-
-    import pyarrow.parquet as pq
-
-    from bronze.writer import EnvelopeWriter
-    from lakeward.errors import TerminalError
-    from lakeward.lake import Lake
-
-    class Full(pq.ParquetWriter):  # type: ignore[misc]
-        def write_table(self, *_: Any, **__: Any) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    import pyarrow as pa
-
-    from bronze.stamp import Origin, snapshot_envelopes
-    from bronze.writer import Target
-    from lakeward.position import Position
-
-    rows = pa.array([{"id": 1}], type=pa.struct([pa.field("id", pa.int32())]))
-    writer = EnvelopeWriter(Lake(str(pipeline.folder / "lake")), {"s.t": Target("bronze/s/t")})
-    at = Position(1, 1, 4)
-    batch = snapshot_envelopes(rows, at=at, generation=1, first_row=0, ts_ms=0, gtid="", origin=Origin("u", 1))
-    writer.write("s.t", batch)
-    monkeypatch.setattr(pq, "ParquetWriter", Full)
-    with pytest.raises(TerminalError, match="disk is full"):
-        writer.close()
-    writer.abandon()

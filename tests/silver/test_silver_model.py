@@ -93,7 +93,7 @@ class World:
 
     def statement(self, model: Model) -> None:
         ledger, schema = self.ledger, model.schema
-        what = self.random.choices(["insert", "update", "move", "swap", "delete", "truncate"], [6, 5, 3, 2, 4, 0.3])[0]
+        what = self.random.choices(["insert", "update", "move", "swap", "delete", "truncate"], [6, 8, 3, 3, 4, 0.2])[0]
         fresh = self.row(schema)
         if what == "truncate":
             ledger.truncate(schema)
@@ -110,7 +110,9 @@ class World:
                 ledger.delete(schema, old)
                 model.rows = [r for r in model.rows if r is not old]  # not remove(): 0.0 == -0.0
                 return
-            new = fresh if what == "move" else {**fresh, **{k: old[k] for k in schema.keys}}
+            others = [c.name for c in schema.columns if c.name not in schema.keys] or list(old)
+            one = self.random.choice(others)  # one column alone, so that 0.0 becomes -0.0 and nothing else does
+            new = fresh if what == "move" else {**old, one: fresh[one]}
             if repr(new) != repr(old) and model.free(new, but=old):
                 ledger.update(schema, old, new)
                 model.rows[next(i for i, r in enumerate(model.rows) if r is old)] = new
