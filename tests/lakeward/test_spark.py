@@ -7,13 +7,6 @@ import pytest
 from lakeward import spark as lakeward_spark
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    session = lakeward_spark.session(str(tmp_path_factory.mktemp("lake")), app="test", master="local[2]")
-    yield session
-    session.stop()
-
-
 def test_a_first_century_date_survives_delta(spark, tmp_path):
     rows = spark.sql("SELECT DATE'0001-01-01' AS d, TIMESTAMP_NTZ'0001-01-01 00:00:00.000001' AS t")
     rows.write.format("delta").save(str(tmp_path / "t"))
