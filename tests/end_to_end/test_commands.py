@@ -18,6 +18,8 @@ from lakeward.cli import parser
 PROJECT = Path(__file__).resolve().parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 
+pytestmark = pytest.mark.timeout(1200)
+
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Any:

@@ -6,6 +6,8 @@ import pytest
 
 from lakeward.errors import LockedError
 
+pytestmark = pytest.mark.timeout(1200)
+
 
 def test_a_snapshot_and_the_stream_after_it_make_silver_equal_to_the_source(pipeline) -> None:
     db = pipeline.database

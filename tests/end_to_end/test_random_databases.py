@@ -11,6 +11,7 @@ import pymysql
 import pytest
 from databases.random_database import random_tables, traffic
 
+pytestmark = pytest.mark.timeout(1200)
 FIRST = int(os.environ.get("LAKEWARD_FIRST_SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("LAKEWARD_SEEDS", "3")))
 
