@@ -43,7 +43,6 @@ class _Open:
     schema: pa.Schema
     rows: int = 0
     arrow_bytes: int = 0
-    low: tuple[int, ...] | None = None
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 

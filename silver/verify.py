@@ -22,7 +22,7 @@ from bronze.masking import mask_key, masked
 from bronze.snapshot.read import read_exact
 from lakeward.config import Config
 from lakeward.lake import Lake
-from lakeward.names import TableName, spark_identifier
+from lakeward.names import spark_identifier
 from lakeward.position import Position
 from lakeward.schema import TableSchema
 from lakeward.state import BronzeTable
@@ -170,8 +170,7 @@ def _silver_batches(frame: DataFrame, schema: TableSchema, wanted: np.ndarray) -
 
 def _only_in(these: np.ndarray, those: np.ndarray) -> np.ndarray:
     """Hashes that stand more often in `these` than in `those`, once each time."""
-    values, counts = np.unique(np.concatenate([these, those]), return_counts=True)
-    del counts
+    values = np.unique(np.concatenate([these, those]))
     here, there = _counts(values, these), _counts(values, those)
     return np.asarray(np.repeat(values, np.maximum(here - there, 0)))
 
@@ -253,13 +252,3 @@ def named(tables: Sequence[str], known: Sequence[BronzeTable]) -> list[BronzeTab
         if name not in by_name:
             raise TerminalError(f"{name} is not followed", hint=f"followed are: {', '.join(sorted(by_name))}")
     return [by_name[n] for n in tables] if tables else list(known)
-
-
-def table_of(name: str) -> TableName:
-    """`shop.users` → TableName. Raises TerminalError where there is no dot."""
-    from lakeward.errors import TerminalError
-
-    schema, dot, table = name.partition(".")
-    if not dot:
-        raise TerminalError(f"{name!r} names no schema", hint="write <schema>.<table>")
-    return TableName(schema, table)
