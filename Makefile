@@ -28,19 +28,23 @@ INSTALL = $(FIND_PYTHON); clear=; \
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help bronze silver gold setup readers test lint format lock clean
+.PHONY: help bronze silver gold setup readers test bench lint format lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Stages that are asked for together run in one process, at the first of them: Spark starts once.
+STAGES := $(filter bronze silver gold,$(MAKECMDGOALS))
+RUN_STAGES = $(if $(filter $@,$(firstword $(STAGES))),@$(VENV)/bin/lakeward $(STAGES),@:)
+
 bronze: setup ## Copy what the source says: snapshot and binlog to append-only Delta
-	@$(VENV)/bin/lakeward bronze
+	$(RUN_STAGES)
 
 silver: setup ## Merge bronze into the current state and history of each table
-	@$(VENV)/bin/lakeward silver
+	$(RUN_STAGES)
 
 gold: setup ## Publish silver as Iceberg tables, marts and Parquet
-	@$(VENV)/bin/lakeward gold
+	$(RUN_STAGES)
 
 setup: $(READY) ## Make .venv, find Java and fetch Spark's jars
 
@@ -48,6 +52,9 @@ readers: $(READERS_READY) ## Make .venv-readers, the DuckDB that tests read the 
 
 test: setup readers ## Run every test
 	@$(VENV)/bin/python -m pytest $(ARGS)
+
+bench: setup ## Measure the binlog path beside its peers (docs/performance.md), about a quarter of an hour
+	@$(VENV)/bin/python -m bench.binlog $(ARGS)
 
 lint: setup ## Check style, types and which package imports which
 	@$(VENV)/bin/ruff check .

@@ -13,8 +13,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from bronze import schema_changes
 from bronze.commit import DataFile, add_columns, commit, image_fields
-from bronze.stream import Manifest
+from bronze.work import Manifest
 from lakeward import crash
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint, Position
@@ -22,15 +23,20 @@ from lakeward.schema import Column
 from lakeward.state import BronzeState, save_bronze
 
 COMMIT_THREADS = 4
+_MARKS = ("partial", "truncated")  # what a table's state remembers the last batch of
 
 
 def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequence[Manifest], **more: Any) -> None:
     """Make one batch of what tasks wrote, in their order. `more` is kept in the intent: `end` (a checkpoint) of a
-    stream's batch, `chunks` ({table: [numbers]}) and `start` ({table: checkpoint}) of a snapshot's."""
+    stream's batch, `earlier` (a checkpoint) of one before what bronze holds (see `bronze/begin.py`), `chunks`
+    ({table: [numbers]}) and `start` ({table: checkpoint}) of a snapshot's."""
     tables: dict[str, dict[str, Any]] = {}
-    intent: dict[str, Any] = {"batch": state.batch + 1, "tables": tables, "zero_dates": 0, **more}
+    intent: dict[str, Any] = {"batch": state.batch + 1, "tables": tables, "changes": [], **more}
+    intent |= {"zero_dates": 0, "replaced": 0}
     for manifest in manifests:
         intent["zero_dates"] += manifest.zero_dates
+        intent["replaced"] += manifest.replaced
+        intent["changes"] += manifest.changes
         for name in {*manifest.files, *manifest.added, *manifest.altered, *manifest.dropped}:
             entry = tables.setdefault(name, {"files": [], "rows": 0, "last": None, "added": []})
             entry["files"] += manifest.files.get(name, [])
@@ -38,9 +44,11 @@ def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequenc
             entry["last"] = manifest.last.get(name) or entry["last"]
             known = {c["name"] for c in entry["added"]}
             entry["added"] += [c for c in manifest.added.get(name, []) if c["name"] not in known]
-            for change in ("altered", "dropped"):
+            entry |= {mark: True for mark in _MARKS if name in getattr(manifest, mark)}
+            for change, other in (("altered", "dropped"), ("dropped", "altered")):
                 if name in getattr(manifest, change):
                     entry[change] = getattr(manifest, change)[name]
+                    entry.pop(other, None)
     crash.point("bronze.before_intent")
     state.intent = intent
     save_bronze(lake, state)
@@ -68,6 +76,8 @@ def finish(spark: SparkSession, lake: Lake, state: BronzeState) -> None:
 
     with ThreadPoolExecutor(COMMIT_THREADS) as pool:
         list(pool.map(one, intent["tables"]))
+    if intent.get("changes"):
+        schema_changes.land(spark, lake, intent["changes"], batch=batch)
     crash.point("bronze.after_commits")
     _note(state, intent)
     state.intent = None
@@ -78,15 +88,19 @@ def finish(spark: SparkSession, lake: Lake, state: BronzeState) -> None:
 
 def _note(state: BronzeState, intent: dict[str, Any]) -> None:
     state.zero_dates += intent["zero_dates"]
+    state.replaced += intent.get("replaced", 0)
     for name, entry in intent["tables"].items():
         table = state.tables[name]
         if entry["added"]:
             known = {c.name for c in table.schema.columns}
             added = tuple(c for c in map(Column.from_json, entry["added"]) if c.name not in known)
             table.schema = replace(table.schema, columns=(*table.schema.columns, *added))
-        if entry["files"] or entry["added"]:
+        if (entry["files"] and "earlier" not in intent) or entry["added"]:  # silver has no use for what is earlier
             table.batch = intent["batch"]
         table.rows += entry["rows"]
+        for mark in _MARKS:
+            if entry.get(mark):
+                setattr(table, mark, intent["batch"])
         if entry["last"] and (table.last is None or Position.from_json(entry["last"]) > table.last):
             table.last = Position.from_json(entry["last"])
         if "altered" in entry:
@@ -98,6 +112,10 @@ def _note(state: BronzeState, intent: dict[str, Any]) -> None:
         table.chunks_done = sorted({*table.chunks_done, *numbers})
         table.snapshot_rows += intent["tables"].get(name, {}).get("rows", 0)
         table.start = Position.from_json(intent["start"][name])
+        if table.generation == 1:
+            table.since = table.start
+    if "earlier" in intent and state.earlier is not None:
+        state.earlier["at"] = intent["earlier"]
     if "end" in intent:
         state.checkpoint = Checkpoint.from_json(intent["end"])
         for table in state.tables.values():

@@ -18,7 +18,7 @@ from bronze.snapshot.text import RowReader
 from bronze.source.connection import open_connection
 from bronze.source.server import exact_read
 from bronze.stamp import Origin, snapshot_envelopes
-from bronze.stream import Manifest
+from bronze.work import Manifest
 from bronze.writer import EnvelopeWriter, Target
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint, Position
@@ -77,7 +77,7 @@ def read_part(work: ChunkWork) -> Manifest:
                 ),
             )
             row += len(rows)
-        manifest.zero_dates = batches.zero_dates
+        manifest.zero_dates, manifest.replaced = batches.zero_dates, batches.replaced
         files = writer.close()
     except BaseException:
         writer.abandon()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from bronze.binlog.columns import WireColumn
 from bronze.binlog.tablemap import TableMap
 from lakeward.schema import Column, TableSchema
@@ -26,6 +28,12 @@ class Conformed:
     kept: tuple[int, ...]
     added: tuple[Column, ...]
     mismatch: str | None = None
+
+    def image(self, rows: pa.StructArray) -> pa.StructArray:
+        """Decoded images without excluded columns, under the registered names."""
+        fields = [pa.field(self.wire[i].column.name, rows.type[i].type) for i in self.kept]
+        mask = rows.is_null() if rows.null_count else None
+        return pa.StructArray.from_arrays([rows.field(i) for i in self.kept], fields=fields, mask=mask)
 
 
 def conform(table_map: TableMap, schema: TableSchema, excluded: Sequence[str] = ()) -> Conformed:

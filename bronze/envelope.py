@@ -22,6 +22,8 @@ SOURCE_ARROW = pa.struct(
         pa.field("gtid", pa.string()),
         pa.field("snapshot", pa.bool_()),
         pa.field("generation", pa.int32()),  # the snapshot's number from 1; 0 in the stream
+        pa.field("absent", pa.list_(pa.string())),  # columns that `after` does not tell; NULL where it tells all
+        pa.field("before_absent", pa.list_(pa.string())),  # the same of `before`
     ]
 )
 TRANSACTION_ARROW = pa.struct(

@@ -1,7 +1,9 @@
 """Which stretch of the binlog each task of a batch reads. Pure.
 
 A transaction never spans two binlog files, so a file's end is a resumable position: a backlog of several files is read
-a file a task, in parallel. The last file is read up to the target, at most `max_bytes` a batch.
+a file a task, in parallel. The last file is read up to the target, at most `max_bytes` a batch. Only an XA transaction
+may be prepared in one file and ended in a later one; its range goes on to its end, and the run leaves the ranges that
+it went into to the next batch.
 """
 
 from __future__ import annotations
@@ -9,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeward.position import Position, binlog_number
+from lakeward.position import FIRST, Position, binlog_number
 
 UNBOUNDED = 1 << 62
-FIRST = 4  # the offset of a file's first event
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from pyspark.sql import SparkSession
+
+from bronze.batch import finish
 from lakeward.errors import TerminalError, UsageError
 from lakeward.lake import Lake
 from lakeward.state import load_bronze, save_bronze
 
 
-def mark(lake: Lake, tables: Sequence[str], *, everything: bool = False) -> list[str]:
+def mark(
+    spark: Callable[[], SparkSession], lake: Lake, tables: Sequence[str], *, everything: bool = False
+) -> list[str]:
     """Mark `tables`, or all, and return their names. Raises TerminalError for a table that is not followed.
 
     With `everything` the checkpoint is given up too and a new epoch begins, so that bronze can go on from another
-    server, or over a gap in the log: all that follows is ordered after all that was.
+    server, or over a gap in the log: all that follows is ordered after all that was. A batch that was left half done is
+    finished first, which needs no source; `spark` is called only for that.
     """
     if everything == bool(tables):
         raise UsageError("name the tables to read afresh, or --all", hint="lakeward resnapshot shop.users")
@@ -25,11 +31,11 @@ def mark(lake: Lake, tables: Sequence[str], *, everything: bool = False) -> list
             f"{', '.join(unknown)} is not followed", hint=f"followed are: {', '.join(sorted(state.tables))}"
         )
     if state.intent is not None:
-        raise TerminalError("a bronze batch was left half done", hint="run `lakeward bronze` first, which finishes it")
+        finish(spark(), lake, state)
     for name in chosen:
         state.tables[name].status, state.tables[name].reason = "waiting for snapshot", "asked for"
     if everything:
-        state.checkpoint, state.server = None, {}
+        state.checkpoint, state.server, state.seen = None, {}, None
         state.epoch += 1
     save_bronze(lake, state)
     return chosen

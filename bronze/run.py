@@ -10,28 +10,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pymysql
 from pyspark.sql import SparkSession
 
 from bronze.batch import finish, land
-from bronze.commit import physical_names
+from bronze.begin import Begin, Earlier, begin, finish_earlier
+from bronze.commit import ensure_table, physical_names
 from bronze.identity import check_server
 from bronze.masking import mask_key
+from bronze.outage import Outage
 from bronze.ranges import Range, plan_ranges
+from bronze.seek import Seeker
 from bronze.snapshot.run import Snapshotter
 from bronze.source.catalog import discover
 from bronze.source.connection import open_connection, settings
 from bronze.source.preflight import check, require
 from bronze.source.server import binary_logs, position_now
-from bronze.stream import Followed, Manifest, Work, read_range
+from bronze.stream import read_range
 from bronze.tasks import first_error, run_tasks
+from bronze.work import Followed, Manifest, Past, Work
 from bronze.writer import Target
 from lakeward.config import Config
-from lakeward.errors import FailClosedError, TransientError
+from lakeward.errors import ConnectionLostError, FailClosedError, TransientError
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema
@@ -48,6 +52,7 @@ class BronzeReport:
     events: dict[str, int]
     checkpoint: Checkpoint | None
     zero_dates: int
+    replaced: int  # text values that held bytes which are no text
     seconds: float
     warnings: tuple[str, ...] = field(default=())
 
@@ -55,50 +60,57 @@ class BronzeReport:
 class Ingest:
     """One run of bronze over one connection to the source."""
 
-    def __init__(self, spark: Callable[[], SparkSession], lake: Lake, config: Config, password: str | None) -> None:
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        lake: Lake,
+        config: Config,
+        password: str | None,
+        *,
+        accept_gap: bool = False,
+        begin_at: Begin | None = None,
+        proven: bool = False,
+    ) -> None:
         self.spark = spark
+        self.accept_gap = accept_gap
+        self.begin_at = begin_at
         self.lake = lake
         self.config = config
         self.settings: dict[str, Any] = settings(config.source, password)
-        self.connection: pymysql.Connection = open_connection(self.settings)
+        self.connection: pymysql.Connection = open_connection(self.settings, proven=proven)
         self.state: BronzeState = load_bronze(lake)
         self.warnings: list[str] = []
+        self.look_again = False  # a table was made, renamed or dropped since the catalog was read
 
     def close(self) -> None:
         self.connection.close()
 
-    def run(self, until: Checkpoint | None = None) -> BronzeReport:
+    def run(self, until: Checkpoint | None = None) -> None:
         """Catch up to `until`, or to the source's position now."""
-        began = time.monotonic()
+        if self.state.intent is not None:  # first, since it moves the checkpoint; it asks nothing of the source
+            finish(self.spark(), self.lake, self.state)
         findings = check(self.connection, self.config)
         require(findings)
         if self.state.checkpoint is None:
             self.warnings += [f"{f.what} ({f.remedy})" if f.remedy else f.what for f in findings]
-        check_server(self.connection, self.state)
-        if self.state.intent is not None:
-            finish(self.spark(), self.lake, self.state)
-        before = {name: t.rows for name, t in self.state.tables.items()}
-        zero_dates = self.state.zero_dates
+        if check_server(self.connection, self.state, accept_gap=self.accept_gap):
+            save_bronze(self.lake, self.state)
         fixed_ms = int(time.time() * 1000)
         target = until or position_now(self.connection, self.state.epoch)
+        self._earlier()
+        self._begin()
         for _ in range(ROUNDS_MAX):
+            self.look_again = False
             found = discover(self.connection, self.config)
             self._register(found)
             self._snapshot()
             self._stream(max([target.at, *(t.high for t in self.state.tables.values() if t.high)]))
             self._compare(found)
-            if not any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values()):
+            waits = any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values())
+            if not waits and not self.look_again:
                 break
         self.state.current_ms = fixed_ms
         save_bronze(self.lake, self.state)
-        events = {n: t.rows - before.get(n, 0) for n, t in self.state.tables.items()}
-        return BronzeReport(
-            {n: e for n, e in events.items() if e},
-            self.state.checkpoint,
-            self.state.zero_dates - zero_dates,
-            time.monotonic() - began,
-            tuple(self.warnings),
-        )
 
     def _register(self, found: list[TableSchema]) -> None:
         """Follow what the catalog has and the configuration wants; leave what it does not want any more."""
@@ -117,6 +129,41 @@ class Ingest:
     def _snapshot(self) -> None:
         if any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values()):
             Snapshotter(self.spark(), self.lake, self.config, self.state, self.connection, self.settings).run()
+
+    def _begin(self) -> None:
+        """What `--from` asks for: once, before anything is snapshotted."""
+        asked = self.begin_at
+        if asked is None:
+            return
+        found = discover(self.connection, self.config)
+        seeker = Seeker(self.connection, self.settings, self.config.source.server_id)
+        self.warnings += begin(self.state, found, asked, seeker.find(asked.point, self.state.epoch))
+        for table in self.state.tables.values():
+            if table.begun is not None and table.status == "snapshot":
+                ensure_table(self.spark(), self.lake.table("bronze", table.name), table.schema)
+        at = Earlier.of(self.state)
+        while at is not None:  # once through before anything is written down: it is added whole or not at all
+            at = at.after(self._read_earlier(at, "check")[1])
+        save_bronze(self.lake, self.state)
+        self.begin_at = None
+        self._earlier()
+
+    def _earlier(self) -> None:
+        """Add the events before those that bronze holds, where that was asked for."""
+        while (at := Earlier.of(self.state)) is not None:
+            manifests, end = self._read_earlier(at, "read")
+            land(self.spark(), self.lake, self.state, [m for m in manifests if m.files], earlier=end)
+        if finish_earlier(self.state):
+            save_bronze(self.lake, self.state)
+
+    def _read_earlier(self, at: Earlier, past: Past) -> tuple[list[Manifest], dict[str, Any]]:
+        spark = self.spark()
+        followed = self._followed(spark, list(at.spans))
+        tables = {n: replace(f, start=at.spans[n][0], stop=at.spans[n][1]) for n, f in followed.items()}
+        manifests, end = self._read(spark, at.at, at.until, tables, past=past)
+        if end is None:
+            raise TransientError(f"the source sends nothing from {at.at} on", hint="run the same command again")
+        return manifests, end
 
     def _stream(self, target: Position) -> None:
         """Batches from the checkpoint to `target`."""
@@ -138,32 +185,25 @@ class Ingest:
     def _batch(self, target: Position) -> None:
         assert self.state.checkpoint is not None
         spark = self.spark()
+        manifests, end = self._read(spark, self.state.checkpoint.at, target, self._followed(spark))
+        if end is not None:
+            land(spark, self.lake, self.state, manifests, end=end)
+            self.look_again = self.look_again or any(m.discover for m in manifests)
+
+    def _read(
+        self, spark: SparkSession, start: Position, target: Position, tables: dict[str, Followed], *, past: Past = ""
+    ) -> tuple[list[Manifest], dict[str, Any] | None]:
+        """The ranges of one batch, read; and the checkpoint after them."""
         logs = binary_logs(self.connection)
         parallel = max(1, spark.sparkContext.defaultParallelism)
-        ranges = plan_ranges(
-            self.state.checkpoint.at, target, logs, parallel=parallel, max_bytes=self.config.source.max_batch_bytes
-        )
-        tables = self._followed(spark)
-        works = [self._work(r, tables, logs[0][0]) for r in ranges]
-        manifests = first_error(run_tasks(spark, read_range, works))
-        end = self._end(ranges, manifests)
+        ranges = plan_ranges(start, target, logs, parallel=parallel, max_bytes=self.config.source.max_batch_bytes)
+        works = [self._work(r, tables, logs[0][0], past=past) for r in ranges]
+        manifests = _contiguous(ranges, first_error(run_tasks(spark, read_range, works)))
+        end = manifests[-1].end or None
+        if end is not None and not end["ts_ms"] and self.state.checkpoint is not None:
+            end["ts_ms"] = self.state.checkpoint.ts_ms  # no transaction was read: the last one is still the last
         self._refuse_zero_dates(manifests)
-        if end is not None and (any(m.files or m.altered or m.dropped or m.added for m in manifests)):
-            land(spark, self.lake, self.state, manifests, end=end)
-        elif end is not None:  # nothing of a followed table: only the checkpoint moves
-            land(spark, self.lake, self.state, [], end=end)
-
-    def _end(self, ranges: list[Range], manifests: list[Manifest]) -> dict[str, Any] | None:
-        """The checkpoint after the batch. Every range but the last has to have reached its end, or events between
-        two ranges would be missing."""
-        for planned, manifest in zip(ranges[:-1], manifests[:-1], strict=True):
-            if not manifest.end or Position.from_json(manifest.end) < planned.stop:
-                raise TransientError(
-                    f"the binlog ended early: {planned.start} to {planned.stop} was asked for",
-                    hint="run the same command again",
-                    reached=manifest.end,
-                )
-        return next((m.end for m in reversed(manifests) if m.end), None)
+        return manifests, end
 
     def _refuse_zero_dates(self, manifests: list[Manifest]) -> None:
         if self.config.source.zero_dates == "fail" and any(m.zero_dates for m in manifests):
@@ -173,10 +213,12 @@ class Ingest:
                 tables=", ".join(sorted({t for m in manifests if m.zero_dates for t in m.files})),
             )
 
-    def _followed(self, spark: SparkSession) -> dict[str, Followed]:
+    def _followed(self, spark: SparkSession, chosen: Sequence[str] | None = None) -> dict[str, Followed]:
+        """The tables whose events are read: those named, or those that take part in the stream."""
         found = {}
         for name, table in self.state.tables.items():
-            if table.status in ("streaming", "snapshot") and table.start is not None:
+            takes_part = table.status in ("streaming", "snapshot") if chosen is None else name in chosen
+            if takes_part and table.start is not None:
                 options = self.config.table(table.name)
                 names = physical_names(spark, self.lake.table("bronze", table.name))
                 found[name] = Followed(
@@ -188,14 +230,20 @@ class Ingest:
                 )
         return found
 
-    def _work(self, part: Range, tables: dict[str, Followed], binlog: str) -> Work:
+    def _work(self, part: Range, tables: dict[str, Followed], binlog: str, *, past: Past) -> Work:
         assert self.state.checkpoint is not None
         gtid = self.state.checkpoint.gtid if part.start == self.state.checkpoint.at else ""
         server = self.state.server
         return Work(
             self.settings, mask_key(self.config), server["flavour"], self.config.source.server_id + part.number,
             server["uuid"], binlog, part.start, gtid, part.stop, part.max_bytes, self.lake.root, tables,
+            "" if past else self._seen(part.start), past, self.config.source.max_task_bytes,
         )  # fmt: skip
+
+    def _seen(self, start: Position) -> str:
+        """What a range from `start` on may hold of another server's transactions that were read there."""
+        seen = self.state.seen
+        return str(seen["gtid"]) if seen and start < Position.from_json(seen["until"]) else ""
 
     def _compare(self, found: list[TableSchema]) -> None:
         """A table whose definition is not what bronze has, though no statement of the stream said so, is read again:
@@ -212,6 +260,19 @@ class Ingest:
                 table.schema = schema
 
 
+def _contiguous(ranges: list[Range], manifests: list[Manifest]) -> list[Manifest]:
+    """The manifests up to the first that does not end where the next one begins: the others are read again.
+
+    A range goes beyond its file where an XA transaction is prepared in it and ended in a later one.
+    """
+    for n, (planned, manifest) in enumerate(zip(ranges, manifests, strict=True)):
+        if not manifest.end:
+            return manifests[: max(n, 1)]
+        if Position.from_json(manifest.end) != planned.stop:
+            return manifests[: n + 1]
+    return manifests
+
+
 def run(
     spark: Callable[[], SparkSession],
     lake: Lake,
@@ -219,16 +280,46 @@ def run(
     password: str | None,
     *,
     until: Checkpoint | None = None,
+    accept_gap: bool = False,
+    begin_at: Begin | None = None,
 ) -> BronzeReport:
-    """Catch bronze up. `spark` is called only when there is something to write. Errors as the modules above."""
-    ingest = Ingest(spark, lake, config, password)
-    try:
-        report = ingest.run(until)
-    finally:
-        ingest.close()
-    for warning in report.warnings:
+    """Catch bronze up. `spark` is called only when there is something to write. Errors as the modules above.
+
+    A source that goes away is waited for, and the run goes on from what is committed, as the next run would.
+    """
+    began, before = time.monotonic(), load_bronze(lake)
+    outage, warnings = Outage(), list[str]()
+    while True:
+        ingest = None
+        try:
+            ingest = Ingest(
+                spark, lake, config, password, accept_gap=accept_gap, begin_at=begin_at, proven=outage.tries > 0
+            )
+            ingest.run(until)
+            break
+        except ConnectionLostError as error:
+            outage.wait(error, load_bronze(lake).batch)
+        finally:
+            if ingest is not None:
+                begin_at = ingest.begin_at
+                warnings += ingest.warnings
+                ingest.close()
+    for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return report
+    return _report(before, ingest.state, time.monotonic() - began, warnings)
+
+
+def _report(before: BronzeState, after: BronzeState, seconds: float, warnings: Sequence[str]) -> BronzeReport:
+    had = {name: table.rows for name, table in before.tables.items()}
+    events = {n: t.rows - had.get(n, 0) for n, t in after.tables.items()}
+    return BronzeReport(
+        {n: e for n, e in events.items() if e},
+        after.checkpoint,
+        after.zero_dates - before.zero_dates,
+        after.replaced - before.replaced,
+        seconds,
+        tuple(warnings),
+    )
 
 
 def begun(lake: Lake) -> bool:

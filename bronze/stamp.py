@@ -6,13 +6,15 @@ Pure over Arrow arrays and numbers; both paths into bronze end here, so an envel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
 
 from bronze.envelope import envelope_arrow
 from lakeward.position import Position
+
+_NAMES = pa.list_(pa.string())
 
 
 @dataclass(frozen=True)
@@ -37,47 +39,84 @@ class EventStamp:
     first_table_order: int
 
 
+@dataclass(frozen=True)
+class Stamps:
+    """Many EventStamps as columns: the arrays of numbers are of int64, those of words of strings."""
+
+    file: np.ndarray
+    pos: np.ndarray
+    first_row: np.ndarray
+    ts_ms: np.ndarray
+    gtid: pa.StringArray
+    transaction_id: pa.StringArray
+    first_order: np.ndarray
+    first_table_order: np.ndarray
+
+    @classmethod
+    def of(cls, stamps: Sequence[EventStamp]) -> Stamps:
+        columns = {f.name: [getattr(s, f.name) for s in stamps] for f in fields(EventStamp)}
+        words = {name: pa.array(columns.pop(name), pa.string()) for name in ("gtid", "transaction_id")}
+        return cls(**{name: np.array(column, np.int64) for name, column in columns.items()}, **words)
+
+    def take(self, chosen: np.ndarray) -> Stamps:
+        """Those at the numbers `chosen`."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Stamps(
+            **{n: v[chosen] if isinstance(v, np.ndarray) else v.take(pa.array(chosen)) for n, v in found.items()}
+        )
+
+
 def stream_envelopes(
     before: pa.StructArray,
     after: pa.StructArray,
-    ops: Sequence[str],
+    ops: Sequence[str] | pa.StringArray,
     counts: np.ndarray,
-    stamps: Sequence[EventStamp],
+    stamps: Sequence[EventStamp] | Stamps,
     origin: Origin,
+    absent: Sequence[Sequence[str]] = (),
+    before_absent: Sequence[Sequence[str]] = (),
 ) -> pa.RecordBatch:
-    """Envelopes of the rows of `len(stamps)` events; event i has `counts[i]` rows and the op `ops[i]`."""
+    """Envelopes of the rows of `len(counts)` events; event i has `counts[i]` rows and the op `ops[i]`.
+
+    `absent[i]` and `before_absent[i]` are the columns that its images do not tell; () where every event tells all.
+    """
     counts = np.asarray(counts, dtype=np.int64)
     total = int(counts.sum())
-    event = np.repeat(np.arange(len(stamps)), counts)
+    columns = stamps if isinstance(stamps, Stamps) else Stamps.of(stamps)
+    event = np.repeat(np.arange(counts.size), counts)
     row = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
 
-    def numbers(name: str) -> np.ndarray:
-        return np.fromiter((getattr(s, name) for s in stamps), dtype=np.int64, count=len(stamps))[event]
-
-    def words(values: Sequence[str]) -> pa.Array:
-        distinct = pa.array(values, type=pa.string())
+    def words(values: Sequence[str] | pa.StringArray) -> pa.Array:
+        distinct = values if isinstance(values, pa.Array) else pa.array(values, type=pa.string())
         return distinct.take(pa.array(event))
+
+    def names(values: Sequence[Sequence[str]]) -> pa.Array:
+        if not any(values):
+            return pa.nulls(total, _NAMES)
+        return pa.array([list(v) or None for v in values], type=_NAMES).take(pa.array(event))
 
     source = _struct(
         {
             "server": _constant(origin.server, pa.string(), total),
             "epoch": _constant(origin.epoch, pa.int32(), total),
-            "file": pa.array(numbers("file")),
-            "pos": pa.array(numbers("pos")),
-            "row": pa.array(numbers("first_row") + row),
-            "gtid": words([s.gtid for s in stamps]),
+            "file": pa.array(columns.file[event]),
+            "pos": pa.array(columns.pos[event]),
+            "row": pa.array(columns.first_row[event] + row),
+            "gtid": words(columns.gtid),
             "snapshot": _constant(False, pa.bool_(), total),
             "generation": _constant(0, pa.int32(), total),
+            "absent": names(absent),
+            "before_absent": names(before_absent),
         }
     )
     transaction = _struct(
         {
-            "id": words([s.transaction_id for s in stamps]),
-            "total_order": pa.array(numbers("first_order") + row),
-            "data_collection_order": pa.array(numbers("first_table_order") + row),
+            "id": words(columns.transaction_id),
+            "total_order": pa.array(columns.first_order[event] + row),
+            "data_collection_order": pa.array(columns.first_table_order[event] + row),
         }
     )
-    return _batch(words(list(ops)), before, after, pa.array(numbers("ts_ms")), source, transaction)
+    return _batch(words(ops), before, after, pa.array(columns.ts_ms[event]), source, transaction)
 
 
 def snapshot_envelopes(
@@ -96,6 +135,8 @@ def snapshot_envelopes(
             "gtid": _constant(gtid, pa.string(), total),
             "snapshot": _constant(True, pa.bool_(), total),
             "generation": _constant(generation, pa.int32(), total),
+            "absent": pa.nulls(total, _NAMES),
+            "before_absent": pa.nulls(total, _NAMES),
         }
     )
     transaction = _struct(

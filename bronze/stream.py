@@ -2,80 +2,41 @@
 
 A range begins at a resumable position and ends at one: at `stop`, or at the first transaction's end after `max_bytes`
 have been read. Nothing it writes counts until the driver has committed it, so it may be killed and run again. Memory
-is bounded by `PENDING_BYTES` of raw events and the writer's buffer, not by the size of a transaction.
+is bounded by `Work.task_bytes`, a part of it raw events and the rest the writer's, not by the size of a transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from bronze.batches import Batches
+from bronze.binlog.blocks import BLOCK_BYTES, Block
+from bronze.binlog.bulk import RowsBatch, read_blocks
+from bronze.binlog.gtid import gtids, union
 from bronze.binlog.statements import Alter, Create, Drop, DropSchema, Effect, Rename, Truncate, Unknown, effects
 from bronze.binlog.tablemap import TableMap
-from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transaction, read
+from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transaction
 from bronze.binlog.wire import Dump
 from bronze.conform import Conformed, conform
-from bronze.decode.rows import decode_rows
+from bronze.decode.rows import DecodedRows, decode_rows
 from bronze.masking import masked
-from bronze.source.server import Flavour
+from bronze.presence import unknown
+from bronze.schema_changes import Done, described
 from bronze.stamp import EventStamp, Origin, stream_envelopes, truncate_envelope
-from bronze.writer import EnvelopeWriter, Target
+from bronze.work import Manifest, Work
+from bronze.writer import EnvelopeWriter
 from lakeward.errors import FailClosedError, LakewardError
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.position import Position, binlog_name
-from lakeward.schema import TableSchema
 
-PENDING_BYTES = 24 << 20  # of raw row events, before they are decoded
-
-
-@dataclass(frozen=True)
-class Followed:
-    """A table that the range may hold events of. Events before `start` belong to its snapshot."""
-
-    schema: TableSchema
-    start: Position
-    target: Target
-    excluded: tuple[str, ...] = ()
-    truncate: bool = True
-
-
-@dataclass(frozen=True)
-class Work:
-    """One range, and all that an executor needs to read it."""
-
-    settings: Mapping[str, Any] = field(repr=False)
-    mask_key: bytes | None = field(repr=False)
-    flavour: Flavour
-    server_id: int
-    server: str
-    binlog: str  # any file's name of the sequence
-    start: Position
-    gtid: str
-    stop: Position
-    max_bytes: int
-    root: str
-    tables: Mapping[str, Followed]
-
-
-@dataclass
-class Manifest:
-    """What a range wrote and learnt; small, and all JSON."""
-
-    end: dict[str, Any] = field(default_factory=dict)  # a Checkpoint
-    files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    last: dict[str, dict[str, int]] = field(default_factory=dict)
-    added: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # columns, as their tables now have them
-    altered: dict[str, str] = field(default_factory=dict)  # tables to be read again, with the reason
-    dropped: dict[str, str] = field(default_factory=dict)
-    discover: bool = False  # a table was made or renamed: look at the catalog again
-    zero_dates: int = 0
-    bytes: int = 0
+RAW_SHARE = 5  # a fifth of a task's memory is for raw events, the rest for envelopes
+BLOCK_BYTES_MIN = 4 << 10
+Spot = tuple[int, int]  # file, position
 
 
 def read_range(work: Work) -> Manifest:
@@ -89,12 +50,18 @@ class _Range:
         self.origin = Origin(work.server, work.start.epoch)
         self.manifest = Manifest()
         self.schemas = {name: t.schema for name, t in work.tables.items()}
-        self.writer = EnvelopeWriter(Lake(work.root), {name: t.target for name, t in work.tables.items()})
+        self.pending_max = work.task_bytes // RAW_SHARE
+        targets = {name: t.target for name, t in work.tables.items()}
+        self.writer = EnvelopeWriter(Lake(work.root), targets, buffer_bytes=work.task_bytes - self.pending_max)
         self.pending: list[RowsEvent] = []
+        self.batches: list[RowsBatch] = []  # never beside single events: what is written keeps the stream's order
         self.pending_bytes = 0
         self.conformed: dict[tuple[int, int], tuple[TableMap, Conformed]] = {}
         self.payload = (-1, -1)  # (file, pos) of the payload whose rows are being numbered
         self.payload_rows = 0
+        self.seen = gtids(work.flavour, work.seen) if work.seen else None
+        self.judged: tuple[Transaction | None, bool] = (None, False)  # the last transaction asked about
+        self.beyond = False  # something was read behind the last boundary
 
     def run(self) -> Manifest:
         work = self.work
@@ -114,53 +81,111 @@ class _Range:
                 here = Position(work.start.epoch, boundary.file, boundary.pos)
                 if here >= work.stop or self.manifest.bytes >= work.max_bytes:
                     break
-            self._flush()
-            files = self.writer.close()
+            if self.beyond:
+                self.writer.abandon()
+            else:
+                self._flush()
+                files = self.writer.close()
         except BaseException:
             self.writer.abandon()
             raise
         finally:
             dump.close()
+        if self.beyond:
+            return self._up_to(end)
         if end is not None:
             at = Position(work.start.epoch, end.file, end.pos)
-            self.manifest.end = {**at.to_json(), "gtid": end.gtid, "ts_ms": end.ts_ms}
+            gtid = union(work.flavour, work.seen, end.gtid) if work.seen else end.gtid
+            self.manifest.end = {**at.to_json(), "gtid": gtid, "ts_ms": end.ts_ms}
         self.manifest.files = {t: [f.to_json() for f in fs] for t, fs in files.items()}
         self.manifest.rows = {t: sum(f.rows for f in fs) for t, fs in files.items()}
         return self.manifest
 
-    def _pump(self, dump: Dump) -> Iterator[Boundary]:
-        def counted() -> Iterator[Any]:
-            for raw in dump:
-                self.manifest.bytes += len(raw)
-                yield raw
+    def _up_to(self, end: Boundary | None) -> Manifest:
+        """The range once more, and no further than its last boundary: the log ended while an XA transaction was
+        awaited, and what stands behind it comes again with the next batch."""
+        if end is None:
+            return Manifest()
+        return _Range(replace(self.work, stop=Position(self.work.start.epoch, end.file, end.pos))).run()
 
-        wanted = set(self.work.tables)
-        items = read(counted(), file=self.work.start.file, wants=lambda t: str(t) in wanted, gtid_set=self.work.gtid)
+    def _pump(self, dump: Dump) -> Iterator[Boundary]:
+        work, wanted = self.work, set(self.work.tables)
+
+        def counted() -> Iterator[Block]:
+            for block in dump.blocks(max(BLOCK_BYTES_MIN, min(BLOCK_BYTES, work.max_bytes))):
+                self.manifest.bytes += block.size
+                yield block
+
+        items = read_blocks(
+            counted(),
+            file=work.start.file,
+            wants=lambda t: str(t) in wanted,
+            gtid_set=work.gtid,
+            stop=(work.stop.file, work.stop.pos),
+        )
         for item in items:
-            if isinstance(item, RowsEvent):
+            self.beyond = not isinstance(item, Boundary)
+            if isinstance(item, RowsBatch):
+                self._take_batch(item)
+            elif not isinstance(item, Boundary) and self._read_before(item.transaction):
+                continue
+            elif isinstance(item, RowsEvent):
                 self._take(item)
             elif isinstance(item, Statement):
                 self._statement(item)
             else:
                 yield item
 
+    def _read_before(self, transaction: Transaction) -> bool:
+        """Whether the transaction was read from another server's log."""
+        if self.seen is None or not transaction.gtid:
+            return False
+        if self.judged[0] is not transaction:
+            self.judged = (transaction, self.seen.holds(transaction.gtid))
+        return self.judged[1]
+
+    def _take_batch(self, batch: RowsBatch) -> None:
+        if self.seen is not None or self.work.past:
+            for event in batch.events():
+                if not self._read_before(event.transaction):
+                    self._take(event)
+            return
+        if self.pending:
+            self._flush()
+        self.batches.append(batch)
+        self.pending_bytes += batch.data.size
+        if self.pending_bytes >= self.pending_max:
+            self._flush()
+
     def _take(self, event: RowsEvent) -> None:
+        if self.batches:
+            self._flush()
         followed = self.work.tables[str(event.table_map.name)]
-        if Position(self.work.start.epoch, event.file, event.pos) < followed.start:
+        if not followed.takes(Position(self.work.start.epoch, event.file, event.pos)):
+            return
+        if self.work.past:
+            _require_shape(self._fit(event.table_map), event)
+        if self.work.past == "check":
             return
         self.pending.append(event)
-        self.pending_bytes += len(event.images)
-        if self.pending_bytes >= PENDING_BYTES:
+        self.pending_bytes += event.weight
+        if self.pending_bytes >= self.pending_max:
             self._flush()
 
     def _statement(self, statement: Statement) -> None:
         here = Position(self.work.start.epoch, statement.file, statement.pos)
+        if self.work.past == "check":
+            return
         for effect in effects(statement.sql, statement.schema):
             if isinstance(effect, Create):
                 self.manifest.discover = True
             for name in self._concerned(effect):
-                if here >= self.work.tables[name].start:
-                    self._apply(effect, name, statement)
+                if self.work.tables[name].takes(here):
+                    self._change(statement, effect, name)
+
+    def _change(self, statement: Statement, effect: Effect, name: str) -> None:
+        done, hide = self._apply(effect, name, statement), bool(self.work.tables[name].excluded)
+        self.manifest.changes.append(described(statement, effect, self.schemas[name], done, self.origin, hide=hide))
 
     def _concerned(self, effect: Effect) -> list[str]:
         """The followed tables that a statement is about. Names compare without case: a server may fold them."""
@@ -176,25 +201,44 @@ class _Range:
         folded = None if named is None else {str(t).lower() for t in named}
         return [n for n in self.work.tables if folded is None or n.lower() in folded]
 
-    def _apply(self, effect: Effect, name: str, statement: Statement) -> None:
+    def _apply(self, effect: Effect, name: str, statement: Statement) -> Done:
         where = f"at {statement.file}:{statement.pos}"
         if isinstance(effect, Truncate):
-            if self.work.tables[name].truncate:
-                self._truncate(name, statement)
+            if not self.work.tables[name].truncate:
+                return "ignored"
+            self._truncate(name, statement)
+        elif self.work.past:
+            return "ignored"
         elif isinstance(effect, (Drop, DropSchema)):
-            self.manifest.dropped[name] = f"dropped at the source {where}"
-            self.manifest.discover = True
+            self._drop(name, f"dropped at the source {where}")
+            return "stopped"
         elif isinstance(effect, Rename):
             if str(effect.old).lower() == name.lower():
-                self.manifest.dropped[name] = f"renamed to {effect.new} {where}"
-            else:
-                self.manifest.altered[name] = f"{effect.old} was renamed to it {where}"
+                self._drop(name, f"renamed to {effect.new} {where}")
+                return "stopped"
+            return self._read_again(name, f"{effect.old} was renamed to it {where}")
+        elif isinstance(effect, Create):
+            if name not in self.manifest.dropped:  # with IF NOT EXISTS, and it did
+                return "ignored"
+            return self._read_again(name, f"made anew {where}")
         elif isinstance(effect, Alter):
             rekeyed = effect.rekeys and self.work.tables[name].schema.key_kind == "unique"
             if not effect.harmless or rekeyed:
-                self.manifest.altered[name] = f"altered {where}"
+                return self._read_again(name, f"altered {where}")
         elif isinstance(effect, Unknown):
-            self.manifest.altered[name] = f"a statement that could not be read may have altered it {where}"
+            return self._read_again(name, f"a statement that could not be read may have altered it {where}")
+        return "followed"
+
+    def _drop(self, name: str, why: str) -> None:
+        self.manifest.altered.pop(name, None)
+        self.manifest.dropped[name] = why
+        self.manifest.discover = True
+
+    def _read_again(self, name: str, why: str) -> Done:
+        # The last word counts: an online schema change renames the table away and another one to its name.
+        self.manifest.dropped.pop(name, None)
+        self.manifest.altered[name] = why
+        return "read again"
 
     def _truncate(self, name: str, statement: Statement) -> None:
         self._flush()
@@ -202,10 +246,12 @@ class _Range:
         stamp = self._stamp_of(transaction, self.schemas[name].name, statement.file, statement.pos, 0, 1)
         image = self.schemas[name].image()
         self.writer.write(name, truncate_envelope(image, stamp, self.origin))
+        self.manifest.truncated.append(name)
         self._reached(name, statement.file, statement.pos)
 
     def _flush(self) -> None:
         """Decode what is pending, a table map at a time, and write it in the order of the stream."""
+        self._flush_batches()
         events, self.pending, self.pending_bytes = self.pending, [], 0
         groups: dict[int, list[int]] = {}
         for i, event in enumerate(events):
@@ -216,9 +262,7 @@ class _Range:
             table_map = events[members[0]].table_map
             fit = self._fit(table_map)
             if fit.mismatch is not None:
-                first = events[members[0]]
-                why = f"its column {fit.mismatch} has another type since {first.file}:{first.pos}"
-                self.manifest.altered.setdefault(str(table_map.name), why)
+                self._alter(table_map, fit, events[members[0]].file, events[members[0]].pos)
                 continue
             decoded[key] = (fit, self._decode(fit, [events[i] for i in members]))
             counts[members] = decoded[key][1].counts
@@ -228,28 +272,65 @@ class _Range:
                 self._land(events[members[0]].table_map.name, *decoded[key], [events[i] for i in members],
                            [stamps[i] for i in members])  # fmt: skip
 
-    def _decode(self, fit: Conformed, events: list[RowsEvent]) -> Any:
+    def _flush_batches(self) -> None:
+        taken, self.batches = Batches(self.batches, self.work.start.epoch), []
+        decoded = []
+        for wanted in taken.tables({name: (t.start, t.stop) for name, t in self.work.tables.items()}):
+            fit = self._fit(wanted.table_map)
+            if fit.mismatch is not None:
+                self._alter(wanted.table_map, fit, *wanted.first)
+                continue
+            rows = self._decoded(fit, wanted.table_map, wanted.images, (), wanted.first, wanted.last)
+            taken.count(wanted, rows.counts)
+            decoded.append((wanted, fit, rows))
+        if decoded:
+            stamps = taken.stamps()
+            for wanted, fit, rows in decoded:
+                self._write(wanted.table_map.name, fit, rows, wanted.ops, stamps.take(wanted.members), wanted.last)
+
+    def _alter(self, table_map: TableMap, fit: Conformed, file: int, pos: int) -> None:
+        why = f"its column {fit.mismatch} has another type since {file}:{pos}"
+        self.manifest.altered.setdefault(str(table_map.name), why)
+
+    def _decode(self, fit: Conformed, events: list[RowsEvent]) -> DecodedRows:
+        first, last = events[0], events[-1]
+        images, presences = [(e.op, e.images) for e in events], [e.presence for e in events]
+        return self._decoded(fit, first.table_map, images, presences, (first.file, first.pos), (last.file, last.pos))
+
+    def _decoded(
+        self, fit: Conformed, table_map: TableMap, images: Any, presences: Any, first: Spot, last: Spot
+    ) -> DecodedRows:
         try:
-            return decode_rows(fit.wire, [(e.op, e.images) for e in events])
+            return decode_rows(fit.wire, images, presences)
         except LakewardError as error:
-            first, last = events[0], events[-1]
             raise FailClosedError(
                 error.message,
-                hint=error.hint or f"report it, and go on with `lakeward resnapshot {first.table_map.name}`",
-                **{**error.facts, "table": first.table_map.name, "between": f"{first.file}:{first.pos}",
-                   "and": f"{last.file}:{last.pos}"},
+                hint=error.hint or f"report it, and go on with `lakeward resnapshot {table_map.name}`",
+                **{**error.facts, "table": table_map.name, "between": f"{first[0]}:{first[1]}",
+                   "and": f"{last[0]}:{last[1]}"},
             ) from error  # fmt: skip
 
     def _land(
-        self, name: TableName, fit: Conformed, rows: Any, events: list[RowsEvent], stamps: list[EventStamp]
+        self, name: TableName, fit: Conformed, rows: DecodedRows, events: list[RowsEvent], stamps: list[EventStamp]
+    ) -> None:
+        gaps = unknown(events, fit, rows, self.schemas[str(name)], self.work.flavour)
+        if gaps and gaps.why and not self.work.past:
+            self.manifest.altered.setdefault(str(name), gaps.why)
+        names = (gaps.absent, gaps.before_absent) if gaps else ()
+        if gaps and str(name) not in self.manifest.partial:
+            self.manifest.partial.append(str(name))
+        last = events[-1]
+        self._write(name, fit, rows, [e.op for e in events], stamps, (last.file, last.pos), *names)
+
+    def _write(
+        self, name: TableName, fit: Conformed, rows: DecodedRows, ops: Any, stamps: Any, last: Spot, *names: Any
     ) -> None:
         self.manifest.zero_dates += rows.zero_dates
-        table = str(name)
-        schema, key = self.schemas[table], self.work.mask_key
-        before, after = (masked(_kept(image, fit), schema, key) for image in (rows.before, rows.after))
-        batch = stream_envelopes(before, after, [e.op for e in events], rows.counts, stamps, self.origin)
-        self.writer.write(table, batch)
-        self._reached(table, events[-1].file, events[-1].pos)
+        self.manifest.replaced += rows.replaced
+        schema, key = self.schemas[str(name)], self.work.mask_key
+        before, after = (masked(fit.image(image), schema, key) for image in (rows.before, rows.after))
+        self.writer.write(str(name), stream_envelopes(before, after, ops, rows.counts, stamps, self.origin, *names))
+        self._reached(str(name), *last)
 
     def _fit(self, table_map: TableMap) -> Conformed:
         name = str(table_map.name)
@@ -288,8 +369,13 @@ class _Range:
             self.manifest.last[name] = here.to_json()
 
 
-def _kept(image: pa.StructArray, fit: Conformed) -> pa.StructArray:
-    """The image without excluded columns, under the registered names."""
-    fields = [pa.field(fit.wire[i].column.name, image.type[i].type) for i in fit.kept]
-    mask = image.is_null() if image.null_count else None
-    return pa.StructArray.from_arrays([image.field(i) for i in fit.kept], fields=fields, mask=mask)
+def _require_shape(fit: Conformed, event: RowsEvent) -> None:
+    if fit.mismatch is None and not fit.added:
+        return
+    column = fit.mismatch or fit.added[0].name
+    raise FailClosedError(
+        f"{event.table_map.name} had another shape then: its column {column} is not what bronze has",
+        hint="begin --from after the table was altered",
+        table=event.table_map.name,
+        at=f"{event.file}:{event.pos}",
+    )

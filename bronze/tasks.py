@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import lakeward.errors
-from bronze.stream import Manifest
+from bronze.work import Manifest
 from lakeward.errors import LakewardError
 
 Item = TypeVar("Item")

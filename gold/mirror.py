@@ -46,6 +46,7 @@ class Wanted:
     cut: Checkpoint
     version: int
     generation: int
+    rows: int = 0
 
     @property
     def identifier(self) -> str:

@@ -32,6 +32,7 @@ from lakeward.errors import ConfigError, LakewardError, TerminalError
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
+from lakeward.spark import evaluate_for
 from lakeward.state import BronzeState, SilverState, load_bronze, load_silver
 
 Outcome = Literal["created", "rebuilt", "merged", "unchanged"]
@@ -114,7 +115,8 @@ class _Run:
         report.run, report.cut = self.number, cut.at
 
     def publish(self) -> None:
-        with Lanes(lambda: iceberg.catalog_session(self.spark, self.lake)) as lanes:
+        rows = sum(w.rows for w in self.wanted.values())
+        with Lanes(lambda: evaluate_for(iceberg.catalog_session(self.spark, self.lake), rows)) as lanes:
             self._mirrors(lanes)
             failed = self._marts(lanes.session)
             self._withdraw()
@@ -245,7 +247,7 @@ def wanted_mirrors(
         else:
             schema = replace(bronze.tables[name].schema, keys=tuple(table.keys))
             own = cut if table.cut == cut.at else Checkpoint(table.cut)  # a stopped table stands where it stopped
-            wanted[name] = Wanted(schema, own, table.version, table.generation)
+            wanted[name] = Wanted(schema, own, table.version, table.generation, table.rows)
     return wanted
 
 

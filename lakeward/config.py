@@ -70,6 +70,7 @@ class Source:
     exclude: tuple[str, ...] = ()
     zero_dates: Literal["null", "fail"] = "null"
     max_batch_bytes: int = 256 << 20  # binlog bytes a bronze batch reads before it ends at a transaction's end
+    max_task_bytes: int = 120 << 20  # that a task of bronze holds of events before it writes them out
     chunk_rows: int = 250_000  # rows of a snapshot chunk
 
     @property

@@ -33,6 +33,10 @@ class TransientError(LakewardError):
     """The same call may succeed if it is made again (a lost connection, a time-out)."""
 
 
+class ConnectionLostError(TransientError):
+    """The source went away, is full, or fell silent: the same call on a new connection may succeed."""
+
+
 class TerminalError(LakewardError):
     """The same call fails again until somebody changes something."""
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from lakeward.errors import TerminalError
 
+FIRST = 4  # the offset of a binlog file's first event
+
 
 class Position(NamedTuple):
     """(epoch, binlog file number, byte offset of the event in the file, row in event). Ordered as numbers."""

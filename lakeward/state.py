@@ -39,6 +39,10 @@ class BronzeTable:
     last: Position | None = None  # of the newest envelope
     batch: int = 0  # that last wrote to it
     dropped: bool = False
+    since: Position | None = None  # bronze holds no event of the stream before it; None where that is not known
+    partial: int = 0  # the last batch with an event that lacks columns
+    truncated: int = 0  # the last batch with a TRUNCATE
+    begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
 
     @property
     def name(self) -> TableName:
@@ -51,11 +55,16 @@ class BronzeState:
 
     server: dict[str, Any] = field(default_factory=dict)  # flavour, version, uuid, binlog (a file's name), server_id
     epoch: int = 1
+    servers: list[dict[str, Any]] = field(default_factory=list)  # that were read, in turn: uuid, epoch, since_ms
+    seen: dict[str, Any] | None = None  # after a failover: GTIDs the log has again up to a place: {"gtid", "until"}
+    earlier: dict[str, Any] | None = None  # events before `since` being read: {"at", "tables": {name: [from, until]}}
+    gaps: list[dict[str, Any]] = field(default_factory=list)  # that were accepted: why, missing, from, to, tables …
     checkpoint: Checkpoint | None = None  # every event before it is in bronze, or of no table that is followed
     batch: int = 0  # the last one committed
     intent: dict[str, Any] | None = None
     tables: dict[str, BronzeTable] = field(default_factory=dict)
     zero_dates: int = 0  # that became NULL, over all runs
+    replaced: int = 0  # text values that held bytes which are no text, over all runs
     current_ms: int = 0  # when the checkpoint was last known to be the source's end
 
 
@@ -69,6 +78,7 @@ class SilverTable:
     rows: int
     version: int  # of the Delta table after the merge
     keys: list[str] = field(default_factory=list)  # it was merged by
+    events: int = 0  # envelopes that bronze held of it
 
 
 @dataclass
@@ -87,7 +97,7 @@ def load_bronze(lake: Lake) -> BronzeState:
         return BronzeState()
     tables = {}
     for name, t in doc.pop("tables").items():
-        places = {k: Position.from_json(t[k]) if t[k] else None for k in ("start", "high", "last")}
+        places = {k: Position.from_json(t[k]) if t.get(k) else None for k in ("start", "high", "last", "since")}
         tables[name] = BronzeTable(**{**t, **places, "schema": TableSchema.from_json(t["schema"])})
     checkpoint = doc.pop("checkpoint")
     return BronzeState(**doc, checkpoint=Checkpoint.from_json(checkpoint) if checkpoint else None, tables=tables)
@@ -96,7 +106,7 @@ def load_bronze(lake: Lake) -> BronzeState:
 def save_bronze(lake: Lake, state: BronzeState) -> None:
     tables = {}
     for name, t in state.tables.items():
-        places = {k: getattr(t, k).to_json() if getattr(t, k) else None for k in ("start", "high", "last")}
+        places = {k: getattr(t, k).to_json() if getattr(t, k) else None for k in ("start", "high", "last", "since")}
         tables[name] = {**vars(t), **places, "schema": t.schema.to_json()}
     checkpoint = state.checkpoint.to_json() if state.checkpoint else None
     _write(lake, "bronze", {**vars(state), "checkpoint": checkpoint, "tables": tables})

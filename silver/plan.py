@@ -27,6 +27,10 @@ class TablePlan:
     rekeyed: bool  # what is there was merged by other keys, so it is written anew and not merged into
     batch: int  # bronze's last batch of this table
     bronze_version: int  # of the bronze Delta table
+    events: int = 0  # about how many there are
+    partial: bool = False  # some lack columns
+    truncated: bool = True  # some are a TRUNCATE
+    version: int = -1  # of the silver Delta table before the run
 
     @property
     def name(self) -> str:
@@ -130,4 +134,8 @@ def _plan_table(table: BronzeTable, silver: SilverState, version_of: Callable[[T
         rekeyed=known is not None and list(known.keys) != list(table.schema.keys),
         batch=table.batch,
         bronze_version=version_of(table.schema),
+        events=table.rows - (known.events if known is not None and same else 0),
+        partial=table.partial > (known.batch if known is not None and same else 0),
+        truncated=table.truncated > (known.batch if known is not None and same else 0),
+        version=known.version if known is not None and same else -1,
     )

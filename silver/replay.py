@@ -19,7 +19,8 @@ from lakeward.schema import TableSchema
 from lakeward.state import load_bronze, load_silver, save_silver
 from silver import delta
 from silver.current import counted, keyed
-from silver.events import read, truncations
+from silver.events import truncations
+from silver.fill import whole_events
 from silver.history import merge_recomputed
 from silver.merge import merge
 from silver.plan import TablePlan
@@ -59,11 +60,12 @@ def recompute(
         rekeyed=False,
         batch=known.batch,
         bronze_version=delta.version(spark, lake.table("bronze", schema.name)),
+        partial=table.partial > 0,
     )
     settings, location = config.table(schema.name), lake.table("silver", schema.name)
     soft, session = settings.deletes == "soft", delta.sibling(spark)
     passed = _without(
-        read(session, lake, plan, known.cut), held if held is not None else _quarantined(session, lake, schema)
+        whole_events(session, lake, plan, known.cut), held if held is not None else _quarantined(session, lake, schema)
     )
     truncation = truncations({plan.name: passed}).get(plan.name) if settings.truncate == "apply" else None
     number = time.time_ns()

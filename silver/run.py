@@ -24,9 +24,11 @@ from lakeward import crash
 from lakeward.config import Config
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint
+from lakeward.spark import INTERPRETED_ROWS_MAX, evaluate_for
 from lakeward.state import SilverState, SilverTable, load_bronze, load_silver, save_silver
 from silver import delta
-from silver.events import Truncation, read, truncations
+from silver.events import Truncation, truncations
+from silver.fill import whole_events
 from silver.plan import RunPlan, TablePlan, plan_run
 from silver.table import Batch, refuse, write_table
 
@@ -134,8 +136,11 @@ def _execute(
 def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate: Gate) -> dict[str, Batch]:
     """Every table's events after its gate. Raises GateStoppedError, and then nothing has been written."""
 
+    small, large = (evaluate_for(delta.sibling(spark), rows) for rows in (0, INTERPRETED_ROWS_MAX + 1))
+
     def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated]]:
-        events = read(spark, lake, table, plan.cut.at)
+        session = small if table.events <= INTERPRETED_ROWS_MAX else large
+        events = whole_events(session, lake, table, plan.cut.at)
         return table.name, (events, gate(events, table, plan.run))
 
     judged: dict[str, tuple[DataFrame, Gated]] = {}
@@ -148,8 +153,8 @@ def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate:
 
 
 def _truncates(config: Config, name: str, plan: RunPlan) -> bool:
-    schema = next(t.schema for t in plan.tables if t.name == name)
-    return config.table(schema.name).truncate == "apply"
+    table = next(t for t in plan.tables if t.name == name)
+    return table.truncated and config.table(table.schema.name).truncate == "apply"
 
 
 def _merge_all(
@@ -170,10 +175,10 @@ def _merge_all(
         began = time.monotonic()
         batch = batches[table.name]
         with _borrowed(sessions) as session, delta.naming(f"silver's {table.name}"):
+            known = state.tables.get(table.name)
+            evaluate_for(session, table.events + (known.rows if known is not None else 0))
             batch.hold()
-            written, result = write_table(
-                session, lake, config.table(table.schema.name), plan, table, batch, state.tables.get(table.name)
-            )
+            written, result = write_table(session, lake, config.table(table.schema.name), plan, table, batch, known)
         seconds = time.monotonic() - began
         report.tables[table.name] = TableReport(**vars(written), held=batch.held, rows=result.rows, seconds=seconds)
         crash.point("silver.between_merges")

@@ -71,6 +71,7 @@ def write_table(
         rows=rows,
         version=delta.version(session, location),
         keys=list(plan.schema.keys),
+        events=plan.events + (known.events if known is not None and plan.since is not None else 0),
     )
 
 

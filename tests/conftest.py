@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from servers.running import Database, new_server, remove_orphans, temporary_folder
+from servers.running import Database, remove_orphans, running
 
 from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
 from lakeward.embedded.replicator import replicator_url as url_of
@@ -37,24 +36,6 @@ _names = itertools.count(1)
 
 def pytest_sessionstart() -> None:
     remove_orphans()
-
-
-@contextlib.contextmanager
-def running(flavour: str, settings: Mapping[str, str] | None = None) -> Iterator[EmbeddedServer]:
-    """A new server with the replication user (SELECT on every schema); killed and removed at the end."""
-    folder = temporary_folder(flavour)
-    try:
-        server = new_server(flavour, folder, settings or {})
-        try:
-            server.start()
-            ensure_replicator(server, [EVERY_SCHEMA])
-            yield server
-        finally:
-            # Its data goes with it: a clean end would only take time.
-            server.kill()
-            shutil.rmtree(server.socket.parent, ignore_errors=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +63,8 @@ def own_server() -> Iterator[OwnServer]:
     with contextlib.ExitStack() as stack:
 
         def start(flavour: str, *, settings: Mapping[str, str] | None = None) -> EmbeddedServer:
-            return stack.enter_context(running(flavour, settings))
+            made: EmbeddedServer = stack.enter_context(running(flavour, settings))
+            return made
 
         yield start
 

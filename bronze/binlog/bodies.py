@@ -1,7 +1,7 @@
-"""The bodies of the events that are no rows: GTIDs, statements, rotations, compressed transactions.
+"""The bodies of the events that are no rows: GTIDs, statements, rotations.
 
 Pure functions over the bytes after an event's header and before its checksum. A body that ends too early raises one
-of `MALFORMED`, which the reader turns into a FailClosedError with the event's position.
+of `compressed.MALFORMED`, which the reader turns into a FailClosedError with the event's position.
 
 Source: MySQL, libs/mysql/binlog/event/*.h and libs/mysql/serialization/readme.md; MariaDB, sql/log_event.cc.
 """
@@ -9,18 +9,12 @@ Source: MySQL, libs/mysql/binlog/event/*.h and libs/mysql/serialization/readme.m
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import zstandard
-
 from bronze.binlog.collations import collation
-from bronze.binlog.events import HEADER, HEADER_SIZE, Raw
+from bronze.binlog.compressed import inflate
 from bronze.binlog.gtid import GtidPosition, GtidSet
 from bronze.decode.charsets import decode
-
-MALFORMED = (IndexError, ValueError, LookupError, struct.error, zlib.error, zstandard.ZstdError, EOFError)
 
 
 class Gtid(NamedTuple):
@@ -40,7 +34,9 @@ class Gtid(NamedTuple):
 
 def parse_gtid(body: bytes) -> Gtid:
     """GTID and ANONYMOUS_GTID. The commit times came with MySQL 8.0."""
-    number = int.from_bytes(body[17:25], "little")
+    (number,) = struct.unpack_from("<q", body, 17)
+    if number < 0:
+        raise ValueError("a GTID with a number that no server gives")
     ts_us = 0
     if len(body) >= 49:
         ts_us = int.from_bytes(body[42:49], "little")
@@ -74,6 +70,8 @@ def parse_gtid_tagged(body: bytes) -> Gtid:
             fields[number] = bytes(integer() for _ in range(16))
         elif number == _TAGGED_TAG:
             length = integer()
+            if length > size - at:
+                raise EOFError("a tag is cut off")
             fields[number] = body[at : at + length].decode("ascii")
             at += length
         elif number in (_TAGGED_NUMBER, 4, 5):
@@ -82,6 +80,8 @@ def parse_gtid_tagged(body: bytes) -> Gtid:
             fields[number] = integer()
         else:
             break  # later fields that a reader may leave out
+    if not 0 <= fields[_TAGGED_NUMBER] < 1 << 63:
+        raise ValueError("a GTID with a number that no server gives")
     ts_us = fields.get(_TAGGED_ORIGINAL_US, fields.get(_TAGGED_IMMEDIATE_US, 0))
     return Gtid(_uuid(fields[_TAGGED_UUID]), fields.get(_TAGGED_TAG, ""), fields[_TAGGED_NUMBER], ts_us // 1000)
 
@@ -108,6 +108,8 @@ def parse_previous_gtids(body: bytes) -> GtidSet:
         for _ in range(runs):
             first, beyond = struct.unpack_from("<QQ", body, at)
             at += 16
+            if not 0 < first < beyond:
+                raise ValueError("an interval of GTIDs that ends before it begins")
             result.add_interval(uuid, tag, first, beyond - 1)
     return result
 
@@ -156,6 +158,8 @@ def parse_xa_prepare(body: bytes) -> tuple[str, bool]:
     """The XA id as statements spell it (`X'61',X'',1`), and whether this was a commit in one phase."""
     one_phase, form, gtrid, bqual = struct.unpack_from("<BIII", body)
     data = body[13 : 13 + gtrid + bqual]
+    if len(data) != gtrid + bqual:
+        raise EOFError("an XA id is cut off")
     return f"X'{data[:gtrid].hex()}',X'{data[gtrid:].hex()}',{form}", bool(one_phase)
 
 
@@ -169,6 +173,8 @@ def parse_query(body: bytes, *, post_header: int = 13, compressed: bool = False)
     schema_length = body[8]
     (variables_length,) = struct.unpack_from("<H", body, 11)
     schema_at = post_header + variables_length
+    if body[schema_at + schema_length] != 0:
+        raise ValueError("a statement whose schema does not end where it should")
     schema = body[schema_at : schema_at + schema_length].decode("utf-8")
     text = body[schema_at + schema_length + 1 :]
     if compressed:
@@ -202,91 +208,6 @@ def _client_collation(variables: bytes) -> int | None:
         else:
             return None
     return None
-
-
-def inflate(data: Raw) -> bytes:
-    """MariaDB's compressed part of an event: a byte with the number of length bytes, the length, zlib."""
-    head = data[0]
-    if head & 0x70:
-        raise ValueError(f"MariaDB compression algorithm {head >> 4 & 7}")
-    width = head & 0x07
-    length = int.from_bytes(data[1 : 1 + width], "big")
-    text = zlib.decompress(data[1 + width :])
-    if len(text) != length:
-        raise ValueError(f"{len(text)} bytes where {length} were compressed")
-    return text
-
-
-def payload_events(body: bytes) -> Iterator[bytes]:
-    """The events inside a TRANSACTION_PAYLOAD, headers and all, without checksums.
-
-    They are read from the decompressor one by one, so a transaction of any size costs the memory of its largest event.
-    """
-    at, algorithm, size = 0, None, None
-    while True:
-        kind, at = packed(body, at)
-        if kind == 0:
-            break
-        length, at = packed(body, at)
-        value, _ = packed(body, at)
-        at += length
-        if kind == 1:
-            size = value
-        elif kind == 2:
-            algorithm = value
-    data = memoryview(body)[at : None if size is None else at + size]
-    if size is not None and len(data) != size:
-        raise EOFError("the compressed transaction is cut off")
-    if algorithm == 255:
-        yield from _plain_events(data)
-    elif algorithm == 0:
-        yield from _zstd_events(data)
-    else:
-        raise ValueError(f"compression algorithm {algorithm}")
-
-
-def _plain_events(data: memoryview) -> Iterator[bytes]:
-    at = 0
-    while at < len(data):
-        size = HEADER.unpack_from(data, at)[3]
-        if size < HEADER_SIZE or at + size > len(data):
-            raise EOFError("an event in the transaction is cut off")
-        yield bytes(data[at : at + size])
-        at += size
-
-
-def _zstd_events(data: memoryview) -> Iterator[bytes]:
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
-        while head := _read(stream, HEADER_SIZE):
-            if len(head) < HEADER_SIZE:
-                raise EOFError("an event in the compressed transaction is cut off")
-            size = HEADER.unpack(head)[3] - HEADER_SIZE
-            rest = _read(stream, size) if size >= 0 else b""
-            if len(rest) != size:
-                raise EOFError("an event in the compressed transaction is cut off")
-            yield head + rest
-
-
-def _read(stream: Any, size: int) -> bytes:
-    parts = []
-    while size:
-        part = stream.read(size)
-        if not part:
-            break
-        parts.append(part)
-        size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def packed(data: Raw, at: int) -> tuple[int, int]:
-    """A length-encoded integer and the place after it (MySQL's net_field_length)."""
-    first = data[at]
-    if first < 251:
-        return first, at + 1
-    width = {252: 2, 253: 3, 254: 8}[first]
-    if at + 1 + width > len(data):
-        raise EOFError("an integer is cut off")
-    return int.from_bytes(data[at + 1 : at + 1 + width], "little"), at + 1 + width
 
 
 def _trailing_ones(byte: int) -> int:

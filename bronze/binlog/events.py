@@ -63,6 +63,7 @@ ROWS: Final[dict[int, tuple[Op, int, bool]]] = {
     30: ("c", 2, False), 31: ("u", 2, False), 32: ("d", 2, False),
     166: ("c", 1, True), 167: ("u", 1, True), 168: ("d", 1, True),
     169: ("c", 2, True), 170: ("u", 2, True), 171: ("d", 2, True),
+    PARTIAL_UPDATE_ROWS: ("u", 2, False),
 }
 # fmt: on
 

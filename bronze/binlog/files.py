@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
+from bronze.binlog.blocks import BLOCK_BYTES, Block, split
 from bronze.binlog.events import HEADER, HEADER_SIZE, MAGIC
 from lakeward.errors import TerminalError
 
@@ -20,3 +23,18 @@ def read_file(path: Path) -> Iterator[bytes]:
         while head := file.read(HEADER_SIZE):
             rest = file.read(max(0, HEADER.unpack(head)[3] - HEADER_SIZE)) if len(head) == HEADER_SIZE else b""
             yield head + rest
+
+
+def file_blocks(path: Path) -> Iterator[Block]:
+    """The same in blocks. An event that is cut off comes alone and last, as what is there of it."""
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise TerminalError(f"{path} is no binlog file, or an encrypted one", hint="read it through the server")
+        rest = b""
+        while data := file.read(BLOCK_BYTES):
+            block, whole = split(np.frombuffer(rest + data, np.uint8))
+            rest = block.data[whole:].tobytes()
+            if len(block):
+                yield block
+        if rest:
+            yield Block.of([rest])

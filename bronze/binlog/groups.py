@@ -20,6 +20,7 @@ from lakeward.errors import FailClosedError
 
 HELD_BYTES_MAX: Final = 16 << 20  # of one transaction's row images
 PREPARED_BYTES_MAX: Final = 64 << 20  # of all prepared XA transactions
+XA_WAIT_S: Final = 300  # that nothing resumes after a prepare, since its commit is on its way as a rule
 
 Item = RowsEvent | Statement
 
@@ -82,18 +83,27 @@ class Group:
 
 
 class Prepared:
-    """XA transactions that are prepared and neither committed nor rolled back."""
+    """XA transactions that are prepared and neither committed nor rolled back.
+
+    One may stay so for ever, when the program that prepared it died. So after XA_WAIT_S it is still held, but a read
+    may resume behind it. If it is committed after that, its rows are not known, and all tables are read again.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, list[Item]] = {}
+        self._since: dict[str, int] = {}  # when each was prepared, in seconds since 1970 UTC
         self._bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._held)
 
-    def put(self, xid: str, group: Group) -> None:
+    def awaited(self, now: float) -> bool:
+        """Whether the end of one may still be on its way."""
+        return any(now - since <= XA_WAIT_S for since in self._since.values())
+
+    def put(self, xid: str, group: Group, seconds: int) -> None:
         """Raises FailClosedError when all that is prepared is more than may be held."""
-        self._held[xid] = group.held
+        self._held[xid], self._since[xid] = group.held, seconds
         self._bytes += group.held_bytes
         if self._bytes > PREPARED_BYTES_MAX:
             raise _too_large(group.begin)
@@ -104,6 +114,7 @@ class Prepared:
         They stand at the commit because that is when they took effect: a snapshot between the two did not see them.
         """
         held = self._held.pop(xid, None)
+        self._since.pop(xid, None)
         if held is None:
             return None
         self._bytes -= sum(len(item.images) for item in held if isinstance(item, RowsEvent))

@@ -89,6 +89,12 @@ class GtidSet:
         """Whether every GTID of `other` is here."""
         return not other.subtract(self)._members
 
+    def holds(self, gtid: str) -> bool:
+        """Whether the one GTID `uuid[:tag]:number`, as `str` of it prints, is here."""
+        uuid, *tag, number = gtid.split(":")
+        at = int(number)
+        return any(first <= at <= last for first, last in self._members.get((uuid, tag[0] if tag else ""), []))
+
     def copy(self) -> GtidSet:
         result = GtidSet()
         result._members = {key: list(runs) for key, runs in self._members.items()}
@@ -144,6 +150,23 @@ class GtidPosition:
         """
         return all(d in self._last and self._last[d][1] >= last[1] for d, last in other._last.items())
 
+    def holds(self, gtid: str) -> bool:
+        """Whether `domain-server-sequence` stands at or before this. As sure as `contains`."""
+        domain, _, sequence = map(int, gtid.split("-"))
+        return domain in self._last and self._last[domain][1] >= sequence
+
+    def union(self, other: GtidPosition) -> GtidPosition:
+        """Domain by domain the later of the two. As sure as `contains`."""
+        result = self.copy()
+        for domain, (server, sequence) in other._last.items():
+            if domain not in self._last or self._last[domain][1] < sequence:
+                result.add(domain, server, sequence)
+        return result
+
+    def domains(self) -> dict[int, tuple[int, int]]:
+        """{domain: (server, sequence)}."""
+        return dict(self._last)
+
     def copy(self) -> GtidPosition:
         result = GtidPosition()
         result._last = dict(self._last)
@@ -162,6 +185,18 @@ class GtidPosition:
 
     def __repr__(self) -> str:
         return f"GtidPosition({str(self)!r})"
+
+
+def gtids(flavour: Flavour, text: str) -> GtidSet | GtidPosition:
+    """What `text` says, in the flavour's own terms."""
+    return GtidSet(text) if flavour == "mysql" else GtidPosition(text)
+
+
+def union(flavour: Flavour, one: str, other: str) -> str:
+    """Everything that is in either."""
+    if flavour == "mysql":
+        return str(GtidSet(one).union(GtidSet(other)))
+    return str(GtidPosition(one).union(GtidPosition(other)))
 
 
 def _joined(runs: Iterable[Interval]) -> list[Interval]:

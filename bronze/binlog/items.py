@@ -19,9 +19,21 @@ class Transaction:
     counters: dict[str, int] = field(default_factory=dict)  # rows so far, by table
 
 
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What stands in an event's images: the columns' numbers in the table map, in order; () for an image it has not.
+
+    `diffs`: it is a PARTIAL_UPDATE_ROWS, whose after images may hold changes of a JSON value in the value's place.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    diffs: bool = False
+
+
 @dataclass(slots=True)
 class RowsEvent:
-    """The row images of one event of a table that is wanted; every image has every column.
+    """The row images of one event of a table that is wanted. Every image has every column where `presence` is None.
 
     `pos` is where the event starts in the file numbered `file`. Where `in_payload` is set several events share one
     `pos` (that of the compressed transaction they came in, or of the XA COMMIT that made them effective), so the number
@@ -35,6 +47,15 @@ class RowsEvent:
     pos: int
     in_payload: bool
     transaction: Transaction
+    presence: Presence | None = None
+
+    @property
+    def weight(self) -> int:
+        """The bytes that its images would have with all columns, about: decoding costs as much memory either way."""
+        if self.presence is None:
+            return len(self.images)
+        there = len(self.presence.before) + len(self.presence.after)
+        return len(self.images) * len(self.table_map.columns) * (2 if self.op == "u" else 1) // max(1, there)
 
 
 @dataclass(slots=True)

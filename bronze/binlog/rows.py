@@ -1,4 +1,4 @@
-"""Row events: of which table they are, and that their images are whole.
+"""Row events: of which table they are, and which columns stand in their images.
 
 A row event says no more than a table's number, which the TABLE_MAP before it explains. Tables that nobody wants cost
 one look at their name, whatever their types are.
@@ -10,13 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bronze.binlog import bodies, events
+from bronze.binlog import events
+from bronze.binlog.compressed import inflate, packed
 from bronze.binlog.events import Op, Place
 from bronze.binlog.gtid import Flavour
+from bronze.binlog.items import Presence
 from bronze.binlog.tablemap import TableMap, parse_table_map, table_name
 from lakeward.names import TableName
 
 _MAPS_MAX: Final = 4096
+_PRESENCES_MAX: Final = 1024  # of one table
 _NO_TABLE: Final = frozenset((0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF))  # of the empty event that ends a statement
 
 
@@ -27,18 +30,36 @@ class _Known:
     table_map: TableMap
     width: int
     all_present: bytes  # the bitmap of an image that has every column, unused bits set
+    presences: dict[
+        tuple[bytes | None, bytes | None, bool], Presence | None
+    ]  # by the bitmaps, so that the same is the same object
 
     @classmethod
     def of(cls, table_map: TableMap) -> _Known:
         width = len(table_map.columns)
-        return cls(table_map, width, b"\xff" * ((width + 7) // 8))
+        return cls(table_map, width, b"\xff" * ((width + 7) // 8), {})
 
-    def all_in(self, present: bytes) -> bool:
-        """Whether every column is there. MySQL sets the last byte's unused bits, MariaDB does not."""
-        if present == self.all_present:
-            return True
-        unused = 0xFF & ~((1 << (self.width - 1) % 8 + 1) - 1)
-        return present[:-1] == self.all_present[1:] and present[-1] | unused == 0xFF
+    def presence(self, before: bytes | None, after: bytes | None, diffs: bool) -> Presence | None:
+        """What the bitmaps of an event say (None: no such image); None where every column is there, as nearly always.
+
+        MySQL sets the last byte's unused bits, MariaDB does not.
+        """
+        whole = self.all_present
+        if (before is None or before == whole) and (after is None or after == whole) and not diffs:
+            return None
+        key = (before, after, diffs)
+        if key not in self.presences:
+            if len(self.presences) >= _PRESENCES_MAX:
+                self.presences.clear()
+            first, second = self._columns(before), self._columns(after)
+            all_there = all(len(side) == self.width for side in (first, second) if side is not None)
+            self.presences[key] = None if all_there and not diffs else Presence(first or (), second or (), diffs)
+        return self.presences[key]
+
+    def _columns(self, bitmap: bytes | None) -> tuple[int, ...] | None:
+        if bitmap is None:
+            return None
+        return tuple(n for n in range(self.width) if bitmap[n >> 3] >> (n & 7) & 1)
 
 
 class Tables:
@@ -64,43 +85,44 @@ class Tables:
             self._by_text[body] = known
         self._by_number[int.from_bytes(body[:6], "little")] = known
 
-    def rows(self, kind: int, body: memoryview, place: Place) -> tuple[TableMap, Op, bytes | memoryview] | None:
-        """A row event's table, what it did, and its images; None where the table is not wanted or no row is there.
+    def described(self, body: bytes) -> TableMap | None:
+        """The wanted table that a TABLE_MAP taken before is of; None for any other."""
+        known = self._by_text.get(body)
+        return known.table_map if known else None
 
-        Raises FailClosedError for images that lack a column: what is not there is not NULL.
+    def rows(
+        self, kind: int, body: memoryview, place: Place
+    ) -> tuple[TableMap, Op, bytes | memoryview, Presence | None] | None:
+        """A row event's table, what it did, its images and what stands in them.
+
+        None where the table is not wanted or no row is there. Images without a column in them are given out: there was
+        a row, of which the event says nothing.
         """
         known = self._known(body, place)
         if known is None:
             return None
         op, version, compressed = events.ROWS[kind]
-        at = 8 + (int.from_bytes(body[8:10], "little") if version == 2 else 0)
-        width, at = bodies.packed(body, at)
+        at = 8
+        if version == 2:
+            at += int.from_bytes(body[8:10], "little")
+            if at < 10:
+                raise ValueError("extra data shorter than its own length")
+        width, at = packed(body, at)
         size = len(known.all_present)
-        for _ in range(2 if op == "u" else 1):
-            present = bytes(body[at : at + size])
+        before = after = None
+        if op != "c":
+            before = bytes(body[at : at + size])
             at += size
-            if width != known.width or not known.all_in(present):
-                raise place.error(
-                    "the row images of an event lack columns: a session wrote with binlog_row_image MINIMAL or NOBLOB",
-                    hint="SET GLOBAL binlog_row_image='FULL', let no session change it, "
-                    f"then `lakeward resnapshot {known.table_map.name}`",
-                    table=known.table_map.name,
-                )
+        if op != "d":
+            after = bytes(body[at : at + size])
+            at += size
+        if width != known.width or at > len(body):
+            raise ValueError(f"a row event of {width} columns under a table map of {known.width}")
+        presence = known.presence(before, after, kind == events.PARTIAL_UPDATE_ROWS)
         images: bytes | memoryview = body[at:]
         if compressed:
-            images = bodies.inflate(images)
-        return (known.table_map, op, images) if images else None
-
-    def refuse_partial(self, body: memoryview, place: Place) -> None:
-        """Raises FailClosedError for a PARTIAL_UPDATE_ROWS event of a wanted table."""
-        known = self._known(body, place)
-        if known is not None:
-            raise place.error(
-                "an update is in the binlog with only the changed part of a JSON value",
-                hint="SET GLOBAL binlog_row_value_options='', reconnect the writers, "
-                f"then `lakeward resnapshot {known.table_map.name}`",
-                table=known.table_map.name,
-            )
+            images = inflate(images)
+        return (known.table_map, op, images, presence) if images or presence else None
 
     def _known(self, body: memoryview, place: Place) -> _Known | None:
         number = int.from_bytes(body[:6], "little")

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from bronze.binlog.bodies import packed
 from bronze.binlog.collations import BINARY, Collation, collation
 from bronze.binlog.columns import WireColumn
+from bronze.binlog.compressed import packed
 from bronze.binlog.gtid import Flavour
 from bronze.decode.charsets import decode
+from bronze.decode.finish import cell
 from lakeward.errors import FailClosedError
 from lakeward.names import TableName
 from lakeward.schema import Column
@@ -51,8 +52,6 @@ _META_BYTES = {
     **dict.fromkeys((4, 5, BLOB, GEOMETRY, JSON, VECTOR, TIMESTAMP2, DATETIME2, TIME2), 1),
     **dict.fromkeys((1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14), 0),
 }
-_REFUSED = {140: "a compressed BLOB or TEXT", 141: "a compressed VARCHAR or VARBINARY", 244: "an internal type"}
-
 _REFUSED = {
     140: "a compressed BLOB or TEXT",
     141: "a compressed VARCHAR or VARBINARY",
@@ -86,7 +85,7 @@ def parse_table_map(body: bytes, flavour: Flavour) -> TableMap:
     """The TABLE_MAP event with this body. Post-headers of six bytes of table id, as every server since 5.1 writes.
 
     Raises FailClosedError (without a position, which the caller knows) where the description is not FULL, a column is
-    of a type that has no place in the lake, or a charset is unknown; one of `bodies.MALFORMED` where the body is
+    of a type that has no place in the lake, or a charset is unknown; one of `compressed.MALFORMED` where the body is
     broken.
     """
     name, columns, key = _described(body[8:], flavour)
@@ -115,7 +114,12 @@ def _described(text: bytes, flavour: Flavour) -> tuple[TableName, tuple[WireColu
         _column(n, names[n], code, meta, bool(null_bits[n // 8] >> (n % 8) & 1), reader)
         for n, (code, meta) in enumerate(physical)
     )
-    return name, columns, _key(fields)
+    for column in columns:
+        cell(column)  # refuses sizes that a type does not have
+    key = _key(fields)
+    if not columns or any(number >= count for number in key):
+        raise ValueError("a table map without columns, or of a key that is none of them")
+    return name, columns, key
 
 
 def _physical(types: bytes, metadata: bytes, name: TableName) -> list[tuple[int, int]]:
@@ -150,6 +154,8 @@ def _physical(types: bytes, metadata: bytes, name: TableName) -> list[tuple[int,
             result.append((code, 0))
         else:
             result.append((code, low))
+    if at != len(metadata):
+        raise ValueError("a table map's metadata is longer than its columns'")
     return result
 
 
@@ -285,6 +291,8 @@ def _label_lists(data: bytes) -> list[list[bytes]]:
         labels = []
         for _ in range(count):
             length, at = packed(data, at)
+            if at + length > len(data):
+                raise EOFError("a label is cut off")
             labels.append(data[at : at + length])
             at += length
         result.append(labels)

@@ -6,15 +6,18 @@ Pure over the raw events, so that a file on disk and a server's dump are read by
 - an event's position is counted from the start of its file, since the header's own wraps at 4 GiB, and must agree
   with the header's: no event can go missing in between;
 - a Boundary comes after everything before it and before anything after it; none stands inside a transaction or
-  while an XA transaction is prepared, since reading from there could not tell what its commit makes effective.
+  while an XA transaction is prepared, since reading from there could not tell what its commit makes effective. One
+  that stays prepared is not waited for (see `groups.Prepared`): its commit is then a Statement to who resumes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bronze.binlog import bodies, events
+from bronze.binlog.compressed import MALFORMED, payload_events
 from bronze.binlog.events import HEADER, HEADER_SIZE, Place, Raw
 from bronze.binlog.frame import WRAP, Frame
 from bronze.binlog.groups import Group, Item, Prepared
@@ -37,9 +40,10 @@ def read(
     `gtid_set` is what is executed up to there, `""` for nothing or where GTIDs are off. Raises FailClosedError for
     what cannot be read and WrongServerError where files go backwards.
     """
-    reader = _Reader(file, wants, gtid_set)
+    reader = Reader(file, wants, gtid_set)
     for raw in raw_events:
         yield from reader.event(raw)
+    yield from reader.end(time.time())
 
 
 @dataclass(slots=True)
@@ -53,7 +57,9 @@ class _Event:
     inner: bool  # of a compressed transaction
 
 
-class _Reader:
+class Reader:
+    """The state of one read; `event` takes the next raw event."""
+
     def __init__(self, file: int, wants: Callable[[TableName], bool], gtid_set: str) -> None:
         self.frame = Frame(file)
         self.wants = wants
@@ -76,14 +82,14 @@ class _Reader:
             elif kind == events.ROTATE:
                 frame.rotate(raw, place, artificial)
             elif kind == events.TRANSACTION_PAYLOAD:
-                for inner in bodies.payload_events(bytes(frame.body(raw, place))):
+                for inner in payload_events(bytes(frame.body(raw, place))):
                     seconds, kind, server, _, _, flags = HEADER.unpack_from(inner)
                     body = memoryview(inner)[HEADER_SIZE:]
                     yield from self._dispatch(_Event(kind, body, place, seconds, server, flags, True))
             elif kind not in events.HEARTBEATS:
                 body = frame.body(raw, place)
                 yield from self._dispatch(_Event(kind, body, place, seconds, server, flags, False))
-        except bodies.MALFORMED as error:
+        except MALFORMED as error:
             raise place.error(
                 f"the binlog event of type {kind} is not of the form that Lakeward knows: {error}",
                 hint="use a version of Lakeward that knows this server, or `lakeward resnapshot` of all tables",
@@ -97,9 +103,17 @@ class _Reader:
             self._abandon(place)
         elif artificial:
             return
-        if self.group is None and not self.prepared and frame.pos < WRAP:
-            gtid = self.gtid_text if self.gtids is None else str(self.gtids)
-            yield Boundary(frame.file, frame.pos, gtid, self.ts_ms)
+        if self.group is None and not self.prepared.awaited(seconds) and frame.pos < WRAP:
+            yield self._boundary()
+
+    def end(self, now: float) -> Iterator[Boundary]:
+        """What becomes known when no event follows; `now` is in seconds since 1970 UTC."""
+        if self.group is None and self.prepared and not self.prepared.awaited(now) and self.frame.pos < WRAP:
+            yield self._boundary()
+
+    def _boundary(self) -> Boundary:
+        gtid = self.gtid_text if self.gtids is None else str(self.gtids)
+        return Boundary(self.frame.file, self.frame.pos, gtid, self.ts_ms)
 
     def _file_begins(self, flavour: Flavour, place: Place, artificial: bool) -> None:
         if self.gtids is None:
@@ -135,8 +149,6 @@ class _Reader:
             self.gtids.update(bodies.parse_mariadb_gtid_list(bytes(e.body)))
         elif kind == events.XA_PREPARE:
             return self._xa_prepare(e)
-        elif kind == events.PARTIAL_UPDATE_ROWS:
-            self.tables.refuse_partial(e.body, e.place)
         elif kind not in events.PASSED_OVER and not e.flags & events.IGNORABLE:
             raise events.refused(kind, e.place)
         return ()
@@ -195,7 +207,7 @@ class _Reader:
         group = self._open(e.place)
         if one_phase:
             return self._commit(e.place)
-        self.prepared.put(xid, group)
+        self.prepared.put(xid, group, e.seconds)
         self._end()
         return ()
 
@@ -268,7 +280,7 @@ class _Reader:
         found = self.tables.rows(e.kind, e.body, e.place)
         if found is None:
             return ()
-        table_map, op, images = found
+        table_map, op, images, presence = found
         group = self._open(e.place)
         at = e.place
-        return group.hold(RowsEvent(table_map, op, images, at.file, at.pos, e.inner, group.transaction))
+        return group.hold(RowsEvent(table_map, op, images, at.file, at.pos, e.inner, group.transaction, presence))

@@ -27,15 +27,15 @@ def decimal(data: Bytes, offset: Int64s, absent: Bytes, precision: int, scale: i
 
     Raises ValueError for bytes that are no DECIMAL of this size.
     """
-    widths = _widths(precision, scale)
     if precision <= 38:
+        widths = _widths(precision, scale)
         low = np.zeros(absent.size, np.uint64)
         high = np.zeros(absent.size, np.uint64)
         _check(_numbers(data, offset, absent, widths, low, high))
         return decimal128(precision, scale, low.view(np.int64), high.view(np.int64), absent)
     offsets = np.zeros(absent.size + 1, np.int32)
     out = np.empty(absent.size * (precision + 3), np.uint8)
-    _check(_texts(data, offset, absent, widths, precision - scale, offsets, out))
+    _check(_texts(data, offset, absent, precision, scale, offsets, out))
     return string(offsets, out[: offsets[-1]].copy(), absent)
 
 
@@ -98,45 +98,69 @@ def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def _texts(data, offset, absent, widths, whole, offsets, out):  # type: ignore[no-untyped-def]
+def put_decimal(data, p, precision, scale, out, at):  # type: ignore[no-untyped-def]
+    """Print the DECIMAL at `data[p]` into `out` at `at`, which has room for precision + 3 bytes.
+
+    Where the text ends, or -1 where it is damaged.
+    """
+    negative = data[p] & 0x80 == 0
+    flip = np.uint64(0xFF) if negative else np.uint64(0)
+    start = at
+    if negative:
+        out[at] = 45
+        at += 1
+    started = False
+    zero = True
+    whole = precision - scale
+    digit = 0
+    first = True
+    while digit < precision:
+        # Whole groups of nine digits stand at the point, what is left over farthest from it.
+        left = (whole if digit < whole else precision) - digit
+        digits = (left % 9 if left % 9 else 9) if digit < whole else min(left, 9)
+        n = _BYTES[digits]
+        v = _group(data, p, n, flip, first)
+        first = False
+        p += n
+        ten = np.uint64(1)
+        for _ in range(digits - 1):
+            ten *= np.uint64(10)
+        if v >= ten * np.uint64(10):
+            return -1
+        for _ in range(digits):
+            if digit == whole:
+                if not started:
+                    out[at] = 48
+                    at += 1
+                started = True
+                out[at] = 46
+                at += 1
+            c = v // ten
+            v -= c * ten
+            ten //= np.uint64(10)
+            zero = zero and c == 0
+            started = started or c != 0
+            if started:
+                out[at] = 48 + c
+                at += 1
+            digit += 1
+    if not started:
+        out[at] = 48
+        at += 1
+    if negative and zero:
+        for k in range(start, at - 1):
+            out[k] = out[k + 1]
+        at -= 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _texts(data, offset, absent, precision, scale, offsets, out):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(absent.size):
         if not absent[i]:
-            p = offset[i]
-            negative = data[p] & 0x80 == 0
-            flip = np.uint64(0xFF) if negative else np.uint64(0)
-            if negative:
-                out[at] = 45
-                at += 1
-            started = False
-            digit = 0
-            for g in range(widths.size):
-                n = _BYTES[widths[g]]
-                v = _group(data, p, n, flip, g == 0)
-                p += n
-                ten = np.uint64(1)
-                for _ in range(widths[g] - 1):
-                    ten *= np.uint64(10)
-                if v >= ten * np.uint64(10):
-                    return False
-                for _ in range(widths[g]):
-                    if digit == whole:
-                        if not started:
-                            out[at] = 48
-                            at += 1
-                        started = True
-                        out[at] = 46
-                        at += 1
-                    c = v // ten
-                    v -= c * ten
-                    ten //= np.uint64(10)
-                    started = started or c != 0
-                    if started:
-                        out[at] = 48 + c
-                        at += 1
-                    digit += 1
-            if not started:
-                out[at] = 48
-                at += 1
+            at = put_decimal(data, offset[i], precision, scale, out, at)
+            if at < 0:
+                return False
         offsets[i + 1] = at
     return True

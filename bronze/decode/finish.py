@@ -51,31 +51,34 @@ class Found:
 
 
 def cell(wire: WireColumn) -> Cell:
-    """How the column is walked. Raises FailClosedError for a type code that is not known."""
+    """How the column is walked. Raises FailClosedError for a type code that is not known, or of a size it has not."""
     code, meta = wire.type_code, wire.meta
+    found = None
     if code in _INTEGERS:
-        return Cell(UNSIGNED if wire.column.unsigned else SIGNED, _INTEGERS[code])
-    if code == _TIME:
-        return Cell(SIGNED, 3)
-    if code in _LITTLE:
-        return Cell(UNSIGNED, _LITTLE[code])
-    if code in (_ENUM, _SET):
-        return Cell(UNSIGNED, meta)
-    if code == _BIT:
-        return Cell(BIG_ENDIAN, (meta + 7) // 8)
-    if code in (_TIMESTAMP2, _DATETIME2, _TIME2):
-        return Cell(BIG_ENDIAN, {_TIMESTAMP2: 4, _DATETIME2: 5, _TIME2: 3}[code] + (meta + 1) // 2)
-    if code == _NEWDECIMAL:
-        return Cell(FIXED, decimals.size(meta >> 8, meta & 0xFF))
-    if code in (_VARCHAR, _VAR_STRING, _STRING):
-        return Cell(VARIABLE, 2 if meta > 255 else 1)
-    if code in _BLOBS:
-        return Cell(VARIABLE, meta)
-    raise FailClosedError(
-        f"column {wire.column.name!r} is of MySQL's type {code}, which Lakeward does not know",
-        hint="name it in exclude_columns of its table",
-        column=wire.column.name,
-    )
+        found = Cell(UNSIGNED if wire.column.unsigned else SIGNED, _INTEGERS[code])
+    elif code == _TIME:
+        found = Cell(SIGNED, 3)
+    elif code in _LITTLE:
+        found = Cell(UNSIGNED, _LITTLE[code])
+    elif code in (_ENUM, _SET) and 1 <= meta <= (2 if code == _ENUM else 8):
+        found = Cell(UNSIGNED, meta)
+    elif code == _BIT and 1 <= meta <= 64:
+        found = Cell(BIG_ENDIAN, (meta + 7) // 8)
+    elif code in (_TIMESTAMP2, _DATETIME2, _TIME2) and meta <= 6:
+        found = Cell(BIG_ENDIAN, {_TIMESTAMP2: 4, _DATETIME2: 5, _TIME2: 3}[code] + (meta + 1) // 2)
+    elif code == _NEWDECIMAL and 1 <= meta >> 8 <= 65 and meta & 0xFF <= min(meta >> 8, 38):
+        found = Cell(FIXED, decimals.size(meta >> 8, meta & 0xFF))
+    elif code in (_VARCHAR, _VAR_STRING, _STRING):
+        found = Cell(VARIABLE, 2 if meta > 255 else 1)
+    elif code in _BLOBS and 1 <= meta <= 4:
+        found = Cell(VARIABLE, meta)
+    if found is None:
+        raise FailClosedError(
+            f"column {wire.column.name!r} is of MySQL's type {code} (size {meta}), which Lakeward does not know",
+            hint="name it in exclude_columns of its table",
+            column=wire.column.name,
+        )
+    return found
 
 
 def finish(found: Found) -> Finished:

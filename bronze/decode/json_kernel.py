@@ -1,7 +1,8 @@
 """MySQL's binary JSON to text for whole columns, compiled. What it does not do itself it leaves to `json_binary`.
 
-Documents with opaque values, with doubles of more than 15 digits, or that are damaged in any way are handed to the
-plain implementation, which prints or refuses them. So both give the same text, and a test compares them.
+Documents with opaque values other than DECIMAL, with doubles of more than 15 digits, or that are damaged in any way
+are handed to the plain implementation, which prints or refuses them. So both give the same text, and a test compares
+them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pyarrow as pa
 from numba import njit
 
 from bronze.decode.arrays import Bytes, Int64s, check_size, string
+from bronze.decode.decimals import put_decimal
 from bronze.decode.json_binary import to_text
 
 _DEPTH_MAX = 100
@@ -146,6 +148,24 @@ def _put_double(value, out, at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _put_opaque(data, at, end, out, to):  # type: ignore[no-untyped-def]
+    """A DECIMAL, which is what SQL's own numbers become in a document; -1 for any other opaque value."""
+    # Its type (246), one byte of length, precision, scale, digits.
+    if at + 5 > end or data[at] != 246 or data[at + 1] > 127:
+        return -1
+    size = np.int64(data[at + 1])
+    precision = np.int64(data[at + 2])
+    scale = np.int64(data[at + 3])
+    if precision == 0 or precision > 65 or scale > precision or at + 2 + size > end:
+        return -1
+    whole = precision - scale
+    packed = whole // 9 * 4 + (whole % 9 + 1) // 2 + scale // 9 * 4 + (scale % 9 + 1) // 2
+    if size != 2 + packed or to + precision + 8 > out.size:
+        return -1
+    return put_decimal(data, at + 4, precision, scale, out, to)
+
+
+@njit(cache=True, nogil=True)
 def _put_scalar(data, kind, at, end, out, to):  # type: ignore[no-untyped-def]
     """Where the value ends in `out`, which has room for 32 bytes and not always for a string; -1: leave it."""
     if to + 32 > out.size:
@@ -173,6 +193,8 @@ def _put_scalar(data, kind, at, end, out, to):  # type: ignore[no-untyped-def]
         for k in range(letters):
             out[to + k] = _NAMES[first + k]
         return to + letters
+    if kind == 15:
+        return _put_opaque(data, at, end, out, to)
     width = 2 if kind in (5, 6) else 4 if kind in (7, 8) else 8 if kind in (9, 10, 11) else 0
     if width == 0 or at + width > end:
         return -1

@@ -9,7 +9,7 @@ Nothing is guessed: lengths must add up to the event's end exactly, and a value 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bronze.binlog.columns import WireColumn
+from bronze.binlog.items import Presence
 from bronze.decode.finish import Finished, Found, cell, finish
-from bronze.decode.walk import AFTER, BEFORE, Cut, Slots, walk
+from bronze.decode.partial import filled, layouts
+from bronze.decode.walk import AFTER, BEFORE, Cut, Images, Slots, walk
 from lakeward.errors import FailClosedError
 
 
@@ -32,18 +34,25 @@ class DecodedRows:
     counts: npt.NDArray[np.int64]  # per event: its rows
     zero_dates: int  # values that became NULL for want of a real date
     replaced: int  # text values with bytes that could not be read, see `bronze.decode.charsets`
+    lost: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by event: columns whose new value it does not tell
 
 
-def decode_rows(columns: Sequence[WireColumn], events: Sequence[tuple[str, Any]]) -> DecodedRows:
-    """Decode `events`, pairs of op ("c", "u" or "d") and the bytes from the first row image on.
+def decode_rows(
+    columns: Sequence[WireColumn], events: Sequence[tuple[str, Any]] | Images, presences: Sequence[Presence | None] = ()
+) -> DecodedRows:
+    """Decode `events`: Images, or pairs of op ("c", "u" or "d") and the bytes from the first row image on.
 
-    All columns must be present in every image (the caller checks the bitmaps); update events alternate before and
+    Every column is present in every image, unless `presences` (one per event) says otherwise: what an after image lacks
+    is then taken from the before image, and is NULL where that lacks it too. Update events alternate before and
     after. The structs have one field a column, `column.name: column.arrow`, in the order of `columns`.
 
     Raises FailClosedError with facts `event` (index) and `column` where lengths do not add up or a value does not
     fit its type. Source: MySQL, `libs/mysql/binlog/event/rows_event.h`, class Rows_event.
     """
-    slots = walk([cell(c) for c in columns], [op for op, _ in events], [images for _, images in events])
+    images = events if isinstance(events, Images) else Images.of(events)
+    partial = any(presences)
+    layout = layouts(columns, presences) if partial else None
+    slots = walk([cell(c) for c in columns], images, layout)
     if isinstance(slots, Cut):
         name = columns[slots.column].column.name if slots.column < len(columns) else "(the bitmap of NULLs)"
         raise FailClosedError(
@@ -52,15 +61,19 @@ def decode_rows(columns: Sequence[WireColumn], events: Sequence[tuple[str, Any]]
             event=slots.event,
             column=name,
         )
+    lost: dict[int, tuple[int, ...]] = {}
+    if partial:
+        slots, lost = filled(columns, slots, presences)
     before, after = (_side(columns, slots, side) for side in (BEFORE, AFTER))
     done = [*before[1], *after[1]]
     return DecodedRows(
         before=before[0],
         after=after[0],
         event=slots.event,
-        counts=np.bincount(slots.event, minlength=len(events)).astype(np.int64),
+        counts=np.bincount(slots.event, minlength=images.ends.size).astype(np.int64),
         zero_dates=sum(f.zero_dates for f in done),
         replaced=sum(f.replaced for f in done),
+        lost=lost,
     )
 
 

@@ -4,6 +4,9 @@ MySQL packs every type in one of five ways, so five operations walk any table (M
 `libs/mysql/binlog/event/rows_event.h`). Numbers of up to eight bytes are read into an int64 slot here; everything else
 becomes an offset, and a length where it varies. Types are `bronze.decode.finish`'s business.
 
+Where some images lack columns, or hold changes of JSON values, a `Layout` for each event says so. The same pass is
+compiled a second time for that, so that whole images do not pay for it.
+
 Every read is checked against the end of its own event first: a damaged length ends the walk with a code and the
 column, never with a read outside the event.
 """
@@ -36,12 +39,23 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What stands in an event's images: the columns' numbers. `documents` is the number of the table's JSON columns
+    where its after images begin with value options (PARTIAL_UPDATE_ROWS), -1 where they do not."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    documents: int = -1
+
+
+@dataclass(frozen=True)
 class Slots:
     """What the walk found. `value`, `length` and `absent` are indexed [side, column, row].
 
     `value` holds the number, or the value's offset in `data`; `length` is filled for VARIABLE alone. `absent` is 1
-    where the value is NULL or the row has no image on that side; `value` and `length` are 0 there. `op` per row:
-    0 c, 1 u, 2 d.
+    where the value is NULL, not in the image, or the row has no image on that side; `value` and `length` are 0 there.
+    `op` per row: 0 c, 1 u, 2 d. `partial` per row: where the bits stand that say which JSON values are changes, 0 for
+    none; empty without layouts.
     """
 
     data: Bytes
@@ -50,6 +64,7 @@ class Slots:
     absent: npt.NDArray[np.uint8]
     event: npt.NDArray[np.int32]
     op: npt.NDArray[np.uint8]
+    partial: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -60,18 +75,48 @@ class Cut:
     column: int
 
 
-def walk(cells: Sequence[Cell], ops: Sequence[str], images: Sequence[Any]) -> Slots | Cut:
-    """All rows of `images` (bytes-like, one per event), or the place where a length does not add up."""
-    data = np.frombuffer(b"".join(images), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, images), np.int64, len(images)), dtype=np.int64)
-    kinds = np.fromiter(("cud".index(op) for op in ops), np.uint8, len(ops))
+@dataclass(frozen=True)
+class Images:
+    """The row images of events, one after another: event i's end at `ends[i]` of `data`; its op is 0 c, 1 u, 2 d."""
+
+    data: Bytes
+    ends: Int64s
+    ops: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, events: Sequence[tuple[str, Any]]) -> Images:
+        """Of pairs of op ("c", "u" or "d") and bytes-like images."""
+        ends = np.cumsum(np.fromiter((len(images) for _, images in events), np.int64, len(events)), dtype=np.int64)
+        ops = np.fromiter(("cud".index(op) for op, _ in events), np.uint8, len(events))
+        return cls(np.frombuffer(b"".join(images for _, images in events), np.uint8), ends, ops)
+
+    @classmethod
+    def gathered(cls, parts: Sequence[tuple[Bytes, Int64s, Int64s, npt.NDArray[np.uint8]]]) -> Images:
+        """From parts of data, where each event's images begin and end in it, and the events' ops."""
+        lengths = [end - start for _, start, end, _ in parts]
+        ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
+        data = np.empty(ends[-1] if ends.size else 0, np.uint8)
+        at = 0
+        for part, start, end, _ in parts:
+            at = _gather(part, start, end, data, at)
+        return cls(data, ends, np.concatenate([ops for _, _, _, ops in parts]))
+
+
+def walk(cells: Sequence[Cell], images: Images, layouts: Sequence[Layout] | None = None) -> Slots | Cut:
+    """All rows of `images`, or the place where a length does not add up.
+
+    Every image has every column, unless `layouts` (one per event) says otherwise.
+    """
+    data, ends, kinds = images.data, images.ends, images.ops
     op = np.array([cell.op for cell in cells], np.int64)
     size = np.array([cell.size for cell in cells], np.int64)
-    room = int(data.size / (len(cells) * 6 + 1)) + len(images) + 8
-    slots = _slots(data, len(cells), room)
+    room = int(data.size / (len(cells) * 6 + 1)) + ends.size + 8
+    tables = _tables(layouts, len(cells))
+    slots = _slots(data, len(cells), room, tables is not None)
     state = np.zeros(5, np.int64)  # event, offset in data, row, side, failing column
     while True:
-        code = _walk(data, ends, kinds, op, size, state, slots.value, slots.length, slots.absent, slots.event, slots.op)
+        code = _walk(data, ends, kinds, op, size, state, slots.value, slots.length, slots.absent, slots.event, slots.op,
+                     tables, slots.partial)  # fmt: skip
         rows = int(state[2])
         if code == _CUT:
             return Cut(int(state[0]), int(state[4]))
@@ -80,7 +125,22 @@ def walk(cells: Sequence[Cell], ops: Sequence[str], images: Sequence[Any]) -> Sl
         slots = _resized(slots, rows, room=rows * 2)
 
 
-def _slots(data: Bytes, columns: int, room: int) -> Slots:
+def _tables(layouts: Sequence[Layout] | None, columns: int) -> tuple[Int64s, Int64s, Int64s, Int64s] | None:
+    """Per event its layout's number; per layout and side the columns and their count; per layout its documents."""
+    if layouts is None:
+        return None
+    distinct = {layout: n for n, layout in enumerate(dict.fromkeys(layouts))}
+    chosen = np.zeros((len(distinct), 2, columns), np.int64)
+    count = np.zeros((len(distinct), 2), np.int64)
+    for layout, n in distinct.items():
+        for side, numbers in enumerate((layout.before, layout.after)):
+            chosen[n, side, : len(numbers)] = numbers
+            count[n, side] = len(numbers)
+    documents = np.array([layout.documents for layout in distinct], np.int64)
+    return np.array([distinct[layout] for layout in layouts], np.int64), chosen, count, documents
+
+
+def _slots(data: Bytes, columns: int, room: int, layouts: bool) -> Slots:
     return Slots(
         data,
         np.zeros((2, columns, room), np.int64),
@@ -88,6 +148,7 @@ def _slots(data: Bytes, columns: int, room: int) -> Slots:
         np.ones((2, columns, room), np.uint8),
         np.empty(room, np.int32),
         np.empty(room, np.uint8),
+        np.zeros(room if layouts else 0, np.int64),
     )
 
 
@@ -96,26 +157,37 @@ def _resized(slots: Slots, rows: int, room: int | None = None) -> Slots:
     if room is None:
         cut = (slice(None), slice(None), slice(0, rows))
         return Slots(
-            slots.data, slots.value[cut], slots.length[cut], slots.absent[cut], slots.event[:rows], slots.op[:rows]
-        )
-    new = _slots(slots.data, slots.value.shape[1], room)
+            slots.data, slots.value[cut], slots.length[cut], slots.absent[cut], slots.event[:rows], slots.op[:rows],
+            slots.partial[:rows],
+        )  # fmt: skip
+    new = _slots(slots.data, slots.value.shape[1], room, slots.partial.size > 0)
     new.value[:, :, :rows] = slots.value[:, :, :rows]
     new.length[:, :, :rows] = slots.length[:, :, :rows]
     new.absent[:, :, :rows] = slots.absent[:, :, :rows]
     new.event[:rows] = slots.event[:rows]
     new.op[:rows] = slots.op[:rows]
+    new.partial[:rows] = slots.partial[:rows]
     return new
 
 
 @njit(cache=True, nogil=True)
-def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_op):  # type: ignore[no-untyped-def]
+def _gather(data, start, end, out, at):  # type: ignore[no-untyped-def]
+    for i in range(start.size):
+        n = end[i] - start[i]
+        out[at : at + n] = data[start[i] : end[i]]
+        at += n
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_op, layouts, partial):  # type: ignore[no-untyped-def]
     columns = op.size
-    bitmap = (columns + 7) // 8
     room = event.size
     e = state[0]
     at = state[1]
     row = state[2]
     side = state[3]
+    begin = at
     while e < ends.size:
         end = ends[e]
         kind = kinds[e]
@@ -128,6 +200,22 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
                 return _FULL
             if kind == _INSERT:
                 side = AFTER
+            if side == BEFORE or kind == _INSERT:
+                begin = at
+            present = columns
+            if layouts is not None:
+                layout = layouts[0][e]
+                present = layouts[2][layout, side]
+                documents = layouts[3][layout]
+                if documents >= 0 and side == AFTER:
+                    # Value options: 0, or 1 for PARTIAL_JSON, whose bits for all JSON columns follow.
+                    if at >= end or data[at] > 1:
+                        at = end
+                    elif data[at] == 1:
+                        partial[row] = at + 1
+                        at += (documents + 7) // 8
+                    at += 1
+            bitmap = (present + 7) // 8
             if at + bitmap > end:
                 state[0] = e
                 state[2] = row
@@ -135,8 +223,11 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
                 return _CUT
             nulls = at
             at += bitmap
-            for c in range(columns):
-                if data[nulls + (c >> 3)] >> (c & 7) & 1:
+            for k in range(present):
+                c = k
+                if layouts is not None:
+                    c = layouts[1][layout, side, k]
+                if data[nulls + (k >> 3)] >> (k & 7) & 1:
                     absent[side, c, row] = 1
                     continue
                 n = size[c]
@@ -173,6 +264,12 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
             if kind == _UPDATE and side == BEFORE:
                 side = AFTER
                 continue
+            if layouts is not None and at == begin and at < end:
+                # Images without a byte would have no end.
+                state[0] = e
+                state[2] = row
+                state[4] = columns
+                return _CUT
             side = BEFORE
             event[row] = e
             row_op[row] = kind

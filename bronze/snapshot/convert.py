@@ -22,6 +22,7 @@ class Converter:
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
         self.zero_dates = 0
+        self.replaced = 0
 
     def __call__(self, buffer: Any, offsets: Any, lengths: Any) -> pa.StructArray:
         arrays = [self._column(column, buffer, offsets[i], lengths[i]) for i, column in enumerate(self._schema.columns)]
@@ -101,7 +102,9 @@ class Converter:
             offsets = np.frombuffer(ends, np.int32)[: len(found) + 1].astype(np.int64)
             absent = np.asarray(found.is_null()).astype(np.uint8)
             raw = np.frombuffer(data, np.uint8)
-            return charsets.text(raw, offsets[:-1], np.diff(offsets), absent, "utf8mb4").array
+            mended = charsets.text(raw, offsets[:-1], np.diff(offsets), absent, "utf8mb4")
+            self.replaced += mended.replaced
+            return mended.array
 
     def _geometries(self, column: Column, buffer: Any, offsets: Any, lengths: Any) -> pa.Array:
         """As stored: four bytes of SRID, little-endian, then the WKB ('Internal Geometry Storage Format')."""

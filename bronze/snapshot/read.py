@@ -17,7 +17,8 @@ from lakeward.schema import TableSchema
 
 
 class ChunkReader:
-    """Iterates over a chunk's rows as struct arrays of `schema.image()`; `zero_dates` counts dates that became NULL.
+    """Iterates over a chunk's rows as struct arrays of `schema.image()`; `zero_dates` and `replaced`
+    count as RowReader's do.
 
     It connects when the iteration begins and closes when it ends. Raises TransientError when the server cannot be
     reached or is lost, else as RowReader.
@@ -26,13 +27,14 @@ class ChunkReader:
     def __init__(self, settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> None:
         self._settings, self._schema, self._chunk = settings, schema, chunk
         self.zero_dates = 0
+        self.replaced = 0
 
     def __iter__(self) -> Iterator[pa.StructArray]:
         conn = open_connection(self._settings, proven=True)
         try:
             reader = _reader(conn, self._schema, self._chunk.where())
             for batch in reader:
-                self.zero_dates = reader.zero_dates
+                self.zero_dates, self.replaced = reader.zero_dates, reader.replaced
                 yield batch
         finally:
             if conn.open:

@@ -22,8 +22,8 @@ from bronze.masking import mask_key
 from bronze.snapshot.bounds import Chunk, plan
 from bronze.source.catalog import describe
 from bronze.source.server import position_now, safe_start
-from bronze.stream import Manifest
 from bronze.tasks import run_tasks
+from bronze.work import Manifest
 from bronze.writer import Target
 from lakeward.config import Config
 from lakeward.errors import LakewardError
@@ -77,7 +77,7 @@ class Snapshotter:
         chunks = [] if schema.counted else plan(self.connection, schema.clear(), self.config.source.chunk_rows)
         table.chunks = [c.to_json() for c in chunks]
         if ensure_table(self.spark, self.lake.table("bronze", table.name), schema) == "replaced":
-            table.rows = 0
+            table.rows, table.since = 0, start.at
 
     def _works(self, tables: list[BronzeTable]) -> Iterator[ChunkWork]:
         for table in tables:

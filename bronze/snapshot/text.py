@@ -27,7 +27,8 @@ _FIRST_BUFFER = 4 << 20
 
 
 class RowReader:
-    """Iterates over `pa.StructArray`s of type `schema.image()`; `zero_dates` counts dates that became NULL so far.
+    """Iterates over `pa.StructArray`s of type `schema.image()`; `zero_dates` counts dates that became NULL so far,
+    `replaced` texts that the server sent with bytes which are no UTF-8.
 
     Raises TransientError when the connection is lost or the server ends the query for a passing reason, TerminalError
     for other server errors (a table that is gone), FailClosedError for a value that cannot be read. An iteration that
@@ -37,6 +38,7 @@ class RowReader:
     def __init__(self, conn: pymysql.Connection, schema: TableSchema, sql: str) -> None:
         self._conn, self._schema, self._sql = conn, schema, sql
         self.zero_dates = 0
+        self.replaced = 0
         self._under_way = False  # rows are still to come on the connection
         self._drained = False  # nothing of the result set is left in PyMySQL's own buffer
 
@@ -70,7 +72,7 @@ class RowReader:
                 )
             if row:
                 batch = convert(buffer, offsets[:, :row], lengths[:, :row])
-                self.zero_dates = convert.zero_dates
+                self.zero_dates, self.replaced = convert.zero_dates, convert.replaced
                 yield batch
             if state in (kernels.END, kernels.ERROR):
                 self._finish(result, buffer[start:end].tobytes())

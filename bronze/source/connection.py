@@ -15,7 +15,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from lakeward.config import Source
-from lakeward.errors import LakewardError, TerminalError, TransientError
+from lakeward.errors import ConnectionLostError, LakewardError, TerminalError, TransientError
 
 CONNECT_TIMEOUT_S = 20
 READ_TIMEOUT_S = 600  # of one wait for bytes; a first row may be long in coming when the server has to sort
@@ -25,16 +25,20 @@ _SESSION = (
     "SET time_zone = '+00:00', net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 28800, "
     "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_quote_show_create = 1, sql_mode = ''"
 )
-_TRANSIENT = {
+_LOST = {
     *(CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST_EXTENDED),
-    *(ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT),
-    *(ER.NEW_ABORTING_CONNECTION, ER.QUERY_INTERRUPTED, ER.OUT_OF_RESOURCES, ER.ABORTING_CONNECTION),
+    *(ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.NEW_ABORTING_CONNECTION, ER.ABORTING_CONNECTION),
     1203,  # ER_TOO_MANY_USER_CONNECTIONS
     1226,  # ER_USER_LIMIT_REACHED
-    3024,  # ER_QUERY_TIMEOUT
+    1927,  # MariaDB: ER_CONNECTION_KILLED
     4031,  # ER_CLIENT_INTERACTION_TIMEOUT
+}
+_TRANSIENT = {
+    *(ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.QUERY_INTERRUPTED, ER.OUT_OF_RESOURCES),
+    3024,  # ER_QUERY_TIMEOUT
     1969,  # MariaDB: ER_STATEMENT_TIMEOUT
 }
+_NOT_YET_VALID, _EXPIRED = 9, 10  # OpenSSL's X509_V_ERR_CERT_…
 _DENIED = {
     *(ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR),
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
@@ -68,7 +72,7 @@ def open_connection(
     """A connection from `settings`.
 
     `proven` says that this run has reached the server before, so that a refused connection is a restart and not a
-    wrong address. Raises TerminalError (wrong password, unknown host, refused, TLS) and TransientError (the server is
+    wrong address. Raises TerminalError (wrong password, unknown host, refused, TLS) and ConnectionLostError (it is
     out of connections, is going down, or does not answer).
     """
     try:
@@ -106,11 +110,14 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
 def translated(error: BaseException, settings_or_what: object) -> LakewardError:
     """The Lakeward error for a failure of a statement on an open connection.
 
-    A lost connection, a deadlock, a time-out and a full server are TransientError; anything else is TerminalError.
+    A lost connection and a full server are ConnectionLostError, a deadlock and a time-out TransientError; anything else
+    is TerminalError.
     """
     number, text = _number_and_text(error)
     message = f"the source failed on {settings_or_what}: {text}"
-    if number in _TRANSIENT or isinstance(error, OSError):
+    if number in _LOST or isinstance(error, OSError):
+        return ConnectionLostError(message, hint="run the same command again", error=number)
+    if number in _TRANSIENT:
         return TransientError(message, hint="run the same command again", error=number)
     if number in _DENIED:
         return TerminalError(
@@ -160,7 +167,12 @@ def _connect_error(error: Exception, settings: dict[str, Any], proven: bool) -> 
     at = f"{settings['host']}:{settings['port']}"
     user = settings["user"]
     facts = {"server": at, "user": user, "tls": settings["tls"]["mode"]}
-    if isinstance(cause, ssl.SSLError) or number == CR.CR_SSL_CONNECTION_ERROR or number == 3159:
+    if (
+        _refused_in_tls(error, settings, proven)
+        or isinstance(cause, ssl.SSLError)
+        or number == CR.CR_SSL_CONNECTION_ERROR
+        or number == 3159
+    ):
         return TerminalError(f"no TLS connection to {at}: {text}", hint=_tls_hint(cause, settings["tls"]), **facts)
     if number in (ER.ACCESS_DENIED_ERROR, 1698):  # 1698: MariaDB, an account without a password plugin
         return TerminalError(
@@ -170,8 +182,9 @@ def _connect_error(error: Exception, settings: dict[str, Any], proven: bool) -> 
         )
     if number == ER.HOST_NOT_PRIVILEGED or number == ER.HOST_IS_BLOCKED:
         return TerminalError(f"{at} refuses this host: {text}", hint="allow this host in CREATE USER", **facts)
-    if number in _TRANSIENT or isinstance(cause, TimeoutError) or (proven and isinstance(cause, OSError)):
-        return TransientError(f"{at} does not answer: {text}", hint="run the same command again", **facts)
+    transient = number in _LOST or number in _TRANSIENT or isinstance(cause, TimeoutError)
+    if transient or (proven and isinstance(cause, OSError)):
+        return ConnectionLostError(f"{at} does not answer: {text}", hint="run the same command again", **facts)
     if isinstance(cause, OSError):
         return TerminalError(
             f"nothing to talk to at {at}: {cause}",
@@ -181,11 +194,26 @@ def _connect_error(error: Exception, settings: dict[str, Any], proven: bool) -> 
     return TerminalError(f"cannot connect to {at}: {text}", hint="see the server's message", **facts)
 
 
+def _refused_in_tls(error: Exception, settings: dict[str, Any], proven: bool) -> bool:
+    """Whether the server has ended the session in TLS's own words. It judges a client's certificate after the client
+    took the session for open, and MySQL then says nothing at all, as a server does that is going down."""
+    told = error.__context__
+    if isinstance(told, ssl.SSLEOFError):
+        return bool(settings["tls"]["cert"]) and not proven
+    return isinstance(told, ssl.SSLError)
+
+
 def _tls_hint(cause: BaseException, tls: dict[str, Any]) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
+        if cause.verify_code in (_NOT_YET_VALID, _EXPIRED):
+            return "renew the server's certificate, and see that the clocks of both machines are right"
         if "hostname" in str(cause).lower() or "ip address" in str(cause).lower():
             return 'write the name that stands in the certificate into [source] url, or tls = { mode = "verify_ca" }'
         return 'name the file of the CA that signed the server\'s certificate: [source] tls = { ca = "…" }'
+    if tls["cert"]:
+        return (
+            "see that the server trusts the authority of the certificate in [source] tls cert, and that TLS is on there"
+        )
     if tls["mode"] == "preferred":
         return '[source] tls = { mode = "disabled" } where the server offers no usable TLS'
     return "turn TLS on at the server (ssl_ca, ssl_cert, ssl_key), or choose another [source] tls mode"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import pymysql
 
 from bronze.source.findings import Finding, error, warning
+from bronze.source.prepared_preflight import check_prepared
 from bronze.source.server import Flavour, flavour_and_version, rows
 from bronze.source.tables_preflight import check_tables
 from lakeward.config import Config
@@ -36,6 +37,7 @@ def check(conn: pymysql.Connection, config: Config) -> list[Finding]:
     found += _replica(conn, settings)
     found += _server_id(conn, config, settings, flavour, version)
     found += _session(conn, config)
+    found += check_prepared(conn, flavour)
     if flavour == "mysql" and settings.get("gtid_mode") != "ON":
         found.append(
             warning(

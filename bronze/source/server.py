@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import pymysql
+from pymysql.constants import ER
 
 from bronze.source.connection import translated
 from lakeward.errors import TerminalError, TransientError
@@ -25,6 +26,7 @@ Flavour = Literal["mysql", "mariadb"]
 SETTLE_S = 1.0
 _COM_SET_OPTION = 0x1B
 _PATIENCE_S = 60.0
+_WRITTEN_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,22 @@ def facts(conn: pymysql.Connection) -> ServerFacts:
 def binary_logs(conn: pymysql.Connection) -> list[tuple[str, int]]:
     """(file name, size in bytes) of each binlog the server still has, oldest first."""
     return [(str(r[0]), int(r[1])) for r in rows(conn, "SHOW BINARY LOGS")]
+
+
+def binlog_events(conn: pymysql.Connection, file: str, where: str = "") -> list[tuple[Any, ...]]:
+    """SHOW BINLOG EVENTS of a file; `where` is its FROM and LIMIT.
+
+    MySQL can read an event that is just being written and call it truncated, so that is asked again for a second.
+    Raises TerminalError (fact `error` 1220) where it stays so: no event begins at FROM.
+    """
+    deadline = time.monotonic() + _WRITTEN_WITHIN_S
+    while True:
+        try:
+            return rows(conn, f"SHOW BINLOG EVENTS IN %s{where}", (file,))
+        except TerminalError as error:
+            if error.facts.get("error") != ER.ERROR_WHEN_EXECUTING_COMMAND or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def position_now(conn: pymysql.Connection, epoch: int) -> Checkpoint:
@@ -246,7 +264,7 @@ def _gtids_from(conn: pymysql.Connection, name: str, pos: int) -> list[str]:
     found = []
     for file in files:
         start = f" FROM {pos:d}" if file == name else ""
-        for event in rows(conn, f"SHOW BINLOG EVENTS IN %s{start}", (file,)):
+        for event in binlog_events(conn, file, start):
             if str(event[2]).lower().startswith("gtid"):
                 match = re.search(r"'([0-9a-fA-F-]{36}:[^']+)'", str(event[5]))
                 if match is None:

@@ -27,7 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     app = App(options.config)
     try:
-        return _command(options.command)(app, options)
+        for command in (options.command, *(f"stages.{stage}_command" for stage in options.then)):
+            if code := _command(command)(app, options):
+                return code
+        return 0
     except LakewardError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -50,17 +53,29 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(command=run)
+        made.set_defaults(command=run, then=())
         return made
 
     command("init", "setup.init", "write a lakeward.toml to start from")
     command("doctor", "setup.doctor", "check the source's settings and grants, and say what mends them")
-    command("bronze", "stages.bronze_command", "snapshot what waits and read the binlog up to now")
-    command("silver", "stages.silver_command", "bring the current-state tables to bronze's position")
-    command("gold", "stages.gold_command", "publish silver's cut as Iceberg tables, marts and exports")
+    bronze = command("bronze", "stages.bronze_command", "snapshot what waits and read the binlog up to now")
+    silver = command("silver", "stages.silver_command", "bring the current-state tables to bronze's position")
+    gold = command("gold", "stages.gold_command", "publish silver's cut as Iceberg tables, marts and exports")
+    for stage in (bronze, silver, gold):
+        stage.add_argument("then", nargs="*", type=_stage, metavar="STAGE", help="stages to go on with, in one process")
     run = command("run", "stages.run_command", "bronze, silver and gold")
     run.add_argument("--continuous", action="store_true", help="go on until stopped")
     run.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="pause between rounds (5)")
+    bronze.add_argument(
+        "--from", dest="point", metavar="POINT", help="begin at FILE:POS, a GTID set or an ISO time, without a snapshot"
+    )
+    bronze.add_argument(
+        "--table", dest="tables", action="append", default=[], metavar="TABLE", help="of --from: these tables alone"
+    )
+    for reading in (bronze, run):
+        reading.add_argument(
+            "--accept-gap", action="store_true", help="go on where the source lacks transactions; status names them"
+        )
     shown = command("status", "status.status", "say where each table stands")
     shown.add_argument("--json", action="store_true")
     verified = command("verify", "proof.verify", "prove that silver equals the source, or say where it does not")
@@ -102,6 +117,12 @@ def _demo(parent: argparse.ArgumentParser) -> None:
     traffic.add_argument("--transactions", type=int, default=200)
     traffic.set_defaults(command="demo.traffic")
     which.add_parser("down", help="stop the embedded server").set_defaults(command="demo.down")
+
+
+def _stage(name: str) -> str:
+    if name not in ("bronze", "silver", "gold"):
+        raise argparse.ArgumentTypeError(f"{name!r} is no stage: bronze, silver or gold")
+    return name
 
 
 def _command(name: str) -> Command:

@@ -26,7 +26,7 @@ def verify(app: App, options: argparse.Namespace) -> int:
         proof = prove(app, options.tables)
         if options.repair and not proof.equal:
             broken = [t.name for t in proof.tables if not t.equal]
-            bronze.resnapshot.mark(app.lake, broken)
+            bronze.resnapshot.mark(app.spark, app.lake, broken)
             print(f"reading afresh: {', '.join(broken)}")
             proof = prove(app, options.tables)
     if options.json:

@@ -11,17 +11,19 @@ import bronze.resnapshot
 import bronze.run
 import gold.run
 import silver.run
+from bronze.begin import Begin
 from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.hints import next_queries
+from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
 
 
-def bronze_stage(app: App) -> bool:
+def bronze_stage(app: App, *, accept_gap: bool = False, begin_at: Begin | None = None) -> bool:
     """Catch bronze up; whether anything is new."""
     config, password = app.source
-    report = bronze.run.run(app.spark, app.lake, config, password)
+    report = bronze.run.run(app.spark, app.lake, config, password, accept_gap=accept_gap, begin_at=begin_at)
     events = sum(report.events.values())
     where = report.checkpoint.at if report.checkpoint else "no position yet"
     print(f"bronze  {events:>9,} events in {len(report.events)} tables, at {where}  ({report.seconds:.1f} s)")
@@ -29,6 +31,8 @@ def bronze_stage(app: App) -> bool:
         print(f"        {count:>9,} {name}")
     if report.zero_dates:
         print(f"        {report.zero_dates:>9,} zero or partial dates became NULL")
+    if report.replaced:
+        print(f"        {report.replaced:>9,} texts held bytes that are no text, and were changed")
     return bool(events)
 
 
@@ -84,12 +88,15 @@ def gold_behind(app: App) -> bool:
 
 
 def bronze_command(app: App, options: argparse.Namespace) -> int:
+    if options.tables and options.point is None:
+        raise UsageError("--table goes with --from", hint="choose the tables to copy by [source] include")
+    begin_at = Begin(options.point, tuple(options.tables)) if options.point is not None else None
     with app.lake.lock("bronze"):
-        if app.config.source.embedded:
+        if app.config.source.embedded and begin_at is None:
             if not bronze.run.begun(app.lake):  # the first snapshot, so that the burst comes through the stream
                 bronze_stage(app)
             burst_if_embedded(app)
-        bronze_stage(app)
+        bronze_stage(app, accept_gap=options.accept_gap, begin_at=begin_at)
     return 0
 
 
@@ -108,8 +115,10 @@ def gold_command(app: App, options: argparse.Namespace) -> int:
 
 def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
+        accept_gap = options.accept_gap
         while True:
-            bronze_stage(app)
+            bronze_stage(app, accept_gap=accept_gap)
+            accept_gap = False  # what is missing now was accepted, not what will be
             silver_stage(app)
             gold_stage(app)
             if not options.continuous:
@@ -120,6 +129,6 @@ def run_command(app: App, options: argparse.Namespace) -> int:
 
 def resnapshot_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("resnapshot"):
-        marked = bronze.resnapshot.mark(app.lake, options.tables, everything=options.all)
+        marked = bronze.resnapshot.mark(app.spark, app.lake, options.tables, everything=options.all)
     print(f"{', '.join(marked)}: read afresh at the next `lakeward bronze`")
     return 0

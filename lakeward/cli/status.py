@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import time
 from typing import Any
 
 from lakeward.cli.app import App
 from lakeward.lake import Lake
-from lakeward.state import load_bronze, load_silver
+from lakeward.state import BronzeState, BronzeTable, load_bronze, load_silver
 
 
 def status(app: App, options: argparse.Namespace) -> int:
@@ -22,6 +23,14 @@ def status(app: App, options: argparse.Namespace) -> int:
     width = max([len(t["name"]) for t in doc["tables"]], default=0)
     for t in doc["tables"]:
         print(f"  {t['name']:<{width}}  {t['state']:<20}  {t['rows']:>12,} rows  {t['reason'] or ''}".rstrip())
+    for t in doc["tables"]:
+        if t["started_at"]:
+            at = t["started_at"]
+            print(f"{t['name']} started at {at['position']} (--from {at['asked']}), without a snapshot")
+    for gap in doc["gaps"]:
+        print(f"gap from {gap['from']} to {gap['to']}, accepted {gap['accepted_at']} by {gap['accepted_by']}")
+        print(f"  missing: {gap['missing']}")
+        print(f"  in: {', '.join(gap['tables'])}; `lakeward resnapshot` of a table mends it there")
     return 0
 
 
@@ -52,6 +61,7 @@ def document(lake: Lake) -> dict[str, Any]:
                 "events": table.rows,
                 "snapshot": {"generation": table.generation, "done": len(table.chunks_done), "chunks": chunks},
                 "keys": list(table.schema.keys),
+                "started_at": _started_at(table),
             }
         )
     return {
@@ -60,6 +70,34 @@ def document(lake: Lake) -> dict[str, Any]:
         "position": str(bronze.checkpoint.at) if bronze.checkpoint else None,
         "gtid": bronze.checkpoint.gtid if bronze.checkpoint else None,
         "server": {k: bronze.server.get(k) for k in ("flavour", "version", "uuid")} if bronze.server else None,
+        "servers": [{**{k: s[k] for k in ("uuid", "epoch")}, "since": _iso(s["since_ms"])} for s in bronze.servers],
+        "gaps": _gaps(bronze),
         "zero_dates": bronze.zero_dates,
         "tables": tables,
     }
+
+
+def _started_at(table: BronzeTable) -> dict[str, str] | None:
+    """Where a table began without a snapshot, so that rows which have not changed since are not in it."""
+    if table.begun is None or table.begun["generation"] != table.generation:
+        return None
+    return {"asked": table.begun["asked"], "position": str(table.start)}
+
+
+def _gaps(bronze: BronzeState) -> list[dict[str, Any]]:
+    """The gaps that were accepted, each with the tables that have not been read afresh since."""
+    shown = []
+    for gap in bronze.gaps:
+        tables = [n for n, generation in gap["tables"].items() if not _read_afresh(bronze.tables.get(n), generation)]
+        if tables:
+            kept = {k: gap[k] for k in ("from", "to", "missing", "why", "accepted_by")}
+            shown.append({**kept, "accepted_at": _iso(gap["accepted_ms"]), "tables": tables})
+    return shown
+
+
+def _read_afresh(table: BronzeTable | None, generation: int) -> bool:
+    return table is None or (table.generation > generation and table.status == "streaming")
+
+
+def _iso(ms: int) -> str:
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).isoformat(timespec="seconds")

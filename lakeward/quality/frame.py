@@ -90,7 +90,7 @@ def envelope_of_row(row: Column, schema: TableSchema, image: T.StructType) -> li
     after = F.struct(*[row.getField(c.name).alias(c.name) for c in schema.columns]).cast(image)
     source = (
         "STRUCT<server: STRING, epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, gtid: STRING,"
-        " snapshot: BOOLEAN, generation: INT>"
+        " snapshot: BOOLEAN, generation: INT, absent: ARRAY<STRING>, before_absent: ARRAY<STRING>>"
     )
     transaction = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
     return [

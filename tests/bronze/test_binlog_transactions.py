@@ -5,63 +5,13 @@ import zlib
 from pathlib import Path
 
 import pytest
+from servers.binlog import Log
 
 from bronze.binlog.events import HEADER, MAGIC
 from bronze.binlog.files import read_file
 from bronze.binlog.transactions import Boundary, RowsEvent, Statement, read
-from bronze.binlog.wire import Dump
-from bronze.source.connection import settings
 from bronze.source.server import position_now
-from lakeward.config import Source
-from lakeward.embedded.replicator import ensure_replicator
-from lakeward.embedded.replicator import replicator_url as url_of
 from lakeward.errors import FailClosedError, WrongServerError
-from lakeward.position import binlog_name
-
-ROWS_V2 = {30: "c", 31: "u", 32: "d"}
-
-
-class Log:
-    """The part of a server's binlog that a test writes."""
-
-    def __init__(self, database):
-        self.database = database
-        self.server = database.server
-        self.start = position_now(database.root, 1)
-        self.settings = settings(Source(url=url_of(self.server)), ensure_replicator(self.server, ["*"]))
-
-    def name(self, number):
-        return binlog_name(self.database.query("SHOW BINARY LOGS")[-1][0], number)
-
-    def raw(self, *, at=None):
-        at = at or self.start.at
-        dump = Dump(
-            self.settings,
-            server_id=4711,
-            file=self.name(at.file),
-            pos=at.pos,
-            flavour=self.server.flavour,
-            blocking=False,
-            heartbeat_s=10,
-        )
-        try:
-            yield from dump
-        finally:
-            dump.close()
-
-    def read(self, raw=None, *, start=None, gtid=None):
-        start = start or self.start
-        return list(
-            read(
-                self.raw(at=start.at) if raw is None else raw,
-                file=start.at.file,
-                wants=lambda table: table.schema == self.database.name,
-                gtid_set=start.gtid if gtid is None else gtid,
-            )
-        )
-
-    def rows(self):
-        return [item for item in self.read() if isinstance(item, RowsEvent)]
 
 
 @pytest.fixture
@@ -259,6 +209,12 @@ def sealed(data):
     return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
 
 
+def wider(data):
+    """Of three columns; version 2 has two more bytes, at least, before their number."""
+    at = 29 if data[4] == 30 else 27
+    return sealed(data[:at] + b"\x03" + data[at + 1 :])
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -267,7 +223,7 @@ def sealed(data):
         (lambda d: d[:12], "cut off"),
         (lambda d: sealed(d[:4] + b"\xc8" + d[5:]), "type 200"),
         (lambda d: sealed(d[:4] + b"\x1a" + d[5:]), "lost changes"),
-        (lambda d: sealed(d[:4] + b"\x27" + d[5:]), "JSON"),
+        (wider, "3 columns"),
         (lambda d: sealed(d[:19] + b"\x77" + d[20:]), "not described"),
     ],
 )
@@ -297,17 +253,6 @@ def test_a_missing_event_is_noticed(log):
         if len(kept) < len(list(log.raw())):
             with pytest.raises(FailClosedError, match="events are missing"):
                 log.read(kept)
-
-
-def test_rows_with_missing_columns_stop_the_run(log):
-    run(
-        log.database,
-        "INSERT INTO i VALUES (1,'x'); SET SESSION binlog_row_image = 'MINIMAL'; UPDATE i SET b='y' WHERE a=1",
-    )
-    with pytest.raises(FailClosedError) as stopped:
-        log.read()
-    assert "MINIMAL" in str(stopped.value)
-    assert "lakeward resnapshot" in str(stopped.value.hint)
 
 
 def test_rows_in_statement_format_stop_the_run_only_where_the_table_is_wanted(log):

@@ -50,12 +50,13 @@ def test_a_dump_that_does_not_block_ends_with_the_log(server):
     opened.close()
 
 
-def test_an_event_above_sixteen_mebibytes_comes_whole(database):
+@pytest.mark.parametrize("mebibytes", [16, 64])
+def test_an_event_of_several_packets_comes_whole(mebibytes, database):
     database.execute("CREATE TABLE big (a INT PRIMARY KEY, b LONGBLOB)")
     at = position_now(database.root, 1)
-    size = (16 << 20) + 12345
+    size = (mebibytes << 20) + 12345
     ((usual,),) = database.query("SELECT @@GLOBAL.max_allowed_packet")
-    database.execute("SET GLOBAL max_allowed_packet = 67108864")
+    database.execute("SET GLOBAL max_allowed_packet = 134217728")
     try:
         with database.connection() as connection, connection.cursor() as cursor:
             cursor.execute("INSERT INTO big VALUES (1, REPEAT('x', %s))", (size,))

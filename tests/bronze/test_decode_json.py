@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,21 @@ def test_the_compiled_printer_and_the_plain_one_give_the_same_text(values: list[
 def test_a_double_reads_back_from_its_text(value: float) -> None:
     assert float(double_text(value)) == value
     assert _texts([_stored(value)]) == [double_text(value)]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.integers(1, 65).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p), st.integers(1 - 10**p, 10**p - 1)))
+)
+def test_a_decimal_is_printed_with_all_its_digits(number: tuple[int, int, int]) -> None:
+    precision, scale, unscaled = number
+    body = bytes([precision, scale]) + _packed(unscaled, precision, scale)
+    opaque = bytes([15, 246, len(body)]) + body
+    text = f"{Decimal(unscaled).scaleb(-scale, Context(prec=70)):f}"
+    assert _texts([opaque]) == [to_text(opaque).decode()] == [text]
+    for damaged in (opaque[:-1], opaque[:2] + bytes([len(body) - 1]) + opaque[3:]):
+        with pytest.raises((ValueError, pa.ArrowInvalid)):
+            _texts([damaged])
 
 
 def test_damaged_documents_are_refused_or_printed_but_never_crash() -> None:
@@ -82,6 +98,17 @@ def _texts(documents: list[bytes]) -> list[str | None]:
     data = np.frombuffer(b"".join(documents), np.uint8)
     found: list[str | None] = json_texts(data, offset, size, np.zeros(size.size, np.uint8)).to_pylist()
     return found
+
+
+def _packed(unscaled: int, precision: int, scale: int) -> bytes:
+    """A DECIMAL as MySQL packs it."""
+    digits = f"{abs(unscaled):0{precision}d}"
+    whole, fraction = digits[: precision - scale], digits[precision - scale :]
+    groups = [whole[: len(whole) % 9]] + [whole[n : n + 9] for n in range(len(whole) % 9, len(whole), 9)]
+    groups += [fraction[n : n + 9] for n in range(0, len(fraction), 9)]
+    packed = bytearray(b"".join(int(g).to_bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[len(g)], "big") for g in groups if g))
+    packed[0] ^= 0x80
+    return bytes(packed) if unscaled >= 0 else bytes(byte ^ 0xFF for byte in packed)
 
 
 def _same(value: Any) -> str:

@@ -9,6 +9,7 @@ import pytest
 from bronze.source.connection import connect
 from bronze.source.preflight import check, require
 from lakeward.config import parse
+from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
 from lakeward.errors import TerminalError
 
 BAD = [
@@ -140,3 +141,30 @@ def test_a_column_outside_the_type_table_is_an_error_that_names_it(database, rep
 def test_nothing_to_follow_is_an_error(database, replicator_password) -> None:
     (finding,) = _errors(_findings(database.server.port, replicator_password, include=[f"{database.name}.*"]))
     assert "can read no table" in finding.what
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_an_xa_transaction_that_nobody_ends_gets_the_statement_that_ends_it(flavour, own_server) -> None:
+    server = own_server(flavour)
+    password = ensure_replicator(server, [EVERY_SCHEMA])
+    with contextlib.closing(server.admin()) as conn, conn.cursor() as cursor:
+        cursor.execute("CREATE DATABASE shop")
+        cursor.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        for statement in ("START", "END", "PREPARE"):
+            cursor.execute(f"XA {statement} 'it''s', 'b', 7")
+            if statement == "START":
+                cursor.execute("INSERT INTO shop.t VALUES (1)")
+    with contextlib.closing(server.admin()) as conn, conn.cursor() as cursor:
+        if flavour == "mysql":
+            assert not prepared(_findings(server.port, password))
+            cursor.execute("GRANT XA_RECOVER_ADMIN ON *.* TO replicator@'127.0.0.1'")
+        (finding,) = prepared(_findings(server.port, password))
+        assert finding.level == "warning"
+        cursor.execute(finding.remedy.partition(": ")[2].partition(";")[0])
+        assert not prepared(_findings(server.port, password))
+        cursor.execute("SELECT COUNT(*) FROM shop.t")
+        assert cursor.fetchone()[0] == 0
+
+
+def prepared(found):
+    return [f for f in found if "is prepared" in f.what]

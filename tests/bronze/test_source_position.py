@@ -7,14 +7,17 @@ position is counted in the binlog itself, by the transactions of `log`'s schema.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
+from unittest import mock
 
 import pytest
 
 from bronze.source.connection import connect
-from bronze.source.server import binary_logs, exact_read, facts, position_now, safe_start
+from bronze.source.server import binary_logs, binlog_events, exact_read, facts, position_now, safe_start
 from lakeward.config import parse
+from lakeward.errors import TerminalError
 from lakeward.position import binlog_number
 
 WRITERS = 3
@@ -144,3 +147,20 @@ def test_without_gtids_an_exact_read_still_finds_its_position(own_server) -> Non
         assert checkpoint.gtid == ""
         conn.rollback()
         assert safe_start(conn, 4) == checkpoint
+
+
+@pytest.mark.parametrize("torn_reads", [2, None])
+def test_an_event_that_is_just_being_written_is_asked_for_again_for_a_while(torn_reads) -> None:
+    asked = itertools.count(1)
+
+    def torn(conn, sql, args):
+        if torn_reads is None or next(asked) <= torn_reads:
+            raise TerminalError("binlog truncated in the middle of event", error=1220)
+        return [("whole",)]
+
+    with mock.patch("bronze.source.server.rows", torn):
+        if torn_reads is None:
+            with pytest.raises(TerminalError, match="truncated"):
+                binlog_events(mock.Mock(), "binlog.000001")
+        else:
+            assert binlog_events(mock.Mock(), "binlog.000001") == [("whole",)]

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from servers.running import Database
 
+from bronze.begin import Begin
 from lakeward.cli.app import App
 from lakeward.cli.proof import prove
 from lakeward.cli.stages import bronze_stage, gold_stage, silver_stage
@@ -41,10 +42,11 @@ class Pipeline:
         app._spark = self.spark
         return app
 
-    def bronze(self) -> None:
+    def bronze(self, point: str | None = None) -> None:
+        """`lakeward bronze`, with `--from` where there is a point."""
         app = self.app
         with app.lake.lock("bronze"):
-            bronze_stage(app)
+            bronze_stage(app, begin_at=Begin(point) if point else None)
 
     def silver(self) -> None:
         silver_stage(self.app)

@@ -20,6 +20,7 @@ from lakeward.artifacts import cache_dir
 from lakeward.embedded.binaries import Flavour, ServerBinary, mariadb_from_maven, publish, server_on_path
 from lakeward.embedded.options import RELAXED, RELAXED_OF_FLAVOUR, SOURCE, SOURCE_OF_FLAVOUR
 from lakeward.embedded.process import command_line
+from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
 from lakeward.embedded.server import EmbeddedServer
 from lakeward.names import mysql_identifier
 
@@ -66,6 +67,24 @@ def _template(program: ServerBinary) -> Path:
             EmbeddedServer(program, Path(draft)).initialise()
             publish(Path(draft) / "data", home)
     return home
+
+
+@contextlib.contextmanager
+def running(flavour: str, settings: Mapping[str, str] | None = None) -> Iterator[EmbeddedServer]:
+    """A new server with the replication user (SELECT on every schema); killed and removed at the end."""
+    folder = temporary_folder(flavour)
+    try:
+        server = new_server(flavour, folder, settings or {})
+        try:
+            server.start()
+            ensure_replicator(server, [EVERY_SCHEMA])
+            yield server
+        finally:
+            # Its data goes with it: a clean end would only take time.
+            server.kill()
+            shutil.rmtree(server.socket.parent, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)

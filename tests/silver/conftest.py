@@ -107,8 +107,20 @@ class Ledger:
     def delete(self, schema: TableSchema, row: Row) -> None:
         self._event(schema, "d", row, None)
 
+    def minimal(self, schema: TableSchema, before: Row, after: Row | None) -> None:
+        """An update or a delete as a session writes it with binlog_row_image MINIMAL."""
+        key = {k: before[k] for k in schema.keys}
+        told = None if after is None else key | {n: v for n, v in after.items() if v != before[n]}
+        self._event(schema, "d" if after is None else "u", key, told)
+        event = self.pending[str(schema.name)][-1]
+        event["source"]["before_absent"] = [c.name for c in schema.columns if c.name not in key]
+        if told is not None:
+            event["source"]["absent"] = [c.name for c in schema.columns if c.name not in told] or None
+        self.state.tables[str(schema.name)].partial = self.state.batch + 1
+
     def truncate(self, schema: TableSchema) -> None:
         self._event(schema, "t", None, None)
+        self.state.tables[str(schema.name)].truncated = self.state.batch + 1
 
     def rows(self, schema: TableSchema, op: str, images: list[tuple[Row | None, Row | None]]) -> None:
         """One row event that holds several rows."""

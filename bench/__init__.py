@@ -1,0 +1,1 @@
+"""Benchmarks: each prints ratios against a peer that ran beside it, on the same server and the same data."""
