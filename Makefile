@@ -50,8 +50,9 @@ setup: $(READY) ## Make .venv, find Java and fetch Spark's jars
 
 readers: $(READERS_READY) ## Make .venv-readers, the DuckDB that tests read the lake with
 
+# Two workers, each with servers and a Spark of its own (about 4 GB): while one waits, the other works.
 test: setup readers ## Run every test
-	@$(VENV)/bin/python -m pytest $(ARGS)
+	@$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
 bench: setup ## Measure the binlog path beside its peers (docs/performance.md), about a quarter of an hour
 	@$(VENV)/bin/python -m bench.binlog $(ARGS)

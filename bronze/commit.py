@@ -10,24 +10,25 @@ nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from bronze.envelope import envelope_ddl
-from lakeward.errors import TerminalError
+from lakeward import delta
+from lakeward.delta import exists, snapshot
+from lakeward.lake import disk_full
 from lakeward.names import spark_identifier
 from lakeward.schema import Column, TableSchema
 
 APP_ID = "lakeward-bronze"
 _AWKWARD = set(" ,;{}()\n\t=")
-_PROPERTIES = {
+PROPERTIES = {
     "delta.appendOnly": "true",
     # Only `op`, `ts_ms` and `source.*` are worth statistics; the images are read whole or not at all.
     "delta.dataSkippingStatsColumns": "source.epoch,source.file,source.pos",
@@ -64,8 +65,8 @@ def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Lit
     A column that is there with another type replaces the table (one commit; the earlier shape stays in its history):
     that happens only with a new snapshot, which every later stage reads from afresh.
     """
-    if not DeltaTable.isDeltaTable(spark, location):
-        _create(DeltaTable.createIfNotExists(spark), location, schema)
+    if not exists(spark, location):
+        _make(delta.create, spark, location, schema)
         return "created"
     present = image_fields(spark, location)
     wanted = {c.name: c for c in schema.columns}
@@ -73,7 +74,7 @@ def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Lit
     if any(n.lower() in lower and present[lower[n.lower()]] != _simple(c) for n, c in wanted.items()):
         table = f"delta.{spark_identifier(location)}"
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
-        _create(DeltaTable.replace(spark), location, schema)
+        _make(delta.replace, spark, location, schema)
         return "replaced"
     add_columns(spark, location, [c for n, c in wanted.items() if n.lower() not in lower])
     return "widened"
@@ -83,7 +84,7 @@ def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -
     """Append fields to `before` and `after`."""
     if not columns:
         return
-    if any(_AWKWARD & set(c.name) for c in columns) and not _mapped(_metadata(spark, location)):
+    if any(_AWKWARD & set(c.name) for c in columns) and not _mapped(snapshot(spark, location).metadata()):
         spark.sql(
             f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')"
         )
@@ -146,14 +147,14 @@ def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
 
 def image_fields(spark: SparkSession, location: str) -> dict[str, str]:
     """The columns of `after` in the table, name → Spark's simple type."""
-    schema = StructType.fromJson(json.loads(_metadata(spark, location).schemaString()))
+    schema = StructType.fromJson(json.loads(snapshot(spark, location).metadata().schemaString()))
     after: Any = schema["after"].dataType
     return {f.name: f.dataType.simpleString() for f in after.fields}
 
 
 def physical_names(spark: SparkSession, location: str) -> Names | None:
     """The table's physical column names, or None where they are the logical ones."""
-    metadata = _metadata(spark, location)
+    metadata = snapshot(spark, location).metadata()
     return _physical(json.loads(metadata.schemaString())) if _mapped(metadata) else None
 
 
@@ -173,34 +174,17 @@ def _physical(struct: Mapping[str, Any]) -> Names:
     return found
 
 
-def _log(spark: SparkSession, location: str) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
-
-
-def _metadata(spark: SparkSession, location: str) -> Any:
-    jvm: Any = spark._jvm
-    none = jvm.scala.Option.empty()
-    return _log(spark, location).update(False, none, none).metadata()
-
-
 def _mapped(metadata: Any) -> bool:
     return bool(metadata.columnMappingMode().name() == "name")
 
 
-def _create(builder: Any, location: str, schema: TableSchema) -> None:
-    builder = builder.location(location)
-    builder = builder.addColumns(StructType.fromDDL(envelope_ddl(schema)))
-    properties = dict(_PROPERTIES)
-    if awkward(schema):
-        properties["delta.columnMapping.mode"] = "name"
-    for key, value in properties.items():
-        builder = builder.property(key, value)
+def _make(make: Callable[..., None], spark: SparkSession, location: str, schema: TableSchema) -> None:
+    mapping = {"delta.columnMapping.mode": "name"} if awkward(schema) else {}
     try:
-        builder.execute()
+        make(spark, location, delta.struct(envelope_ddl(schema)), PROPERTIES | mapping)
     except Exception as error:
-        if "No space left" in str(error):
-            raise TerminalError(f"the lake's disk is full: {location}", hint="free some space and run again") from error
+        if full := disk_full(error):
+            raise full from error
         raise
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakeward.names import spark_identifier
-from lakeward.schema import TableSchema, spark_type
+from lakeward.schema import TableSchema, spark_fields
 
 SOURCE_ARROW = pa.struct(
     [
@@ -51,5 +50,4 @@ def envelope_arrow(image: pa.StructType) -> pa.Schema:
 
 def envelope_ddl(schema: TableSchema) -> str:
     """The envelope of a table as Spark SQL DDL: `op STRING, before STRUCT<…>, …`."""
-    fields = envelope_arrow(schema.image())
-    return ", ".join(f"{spark_identifier(f.name)} {spark_type(f.type)}" for f in fields)
+    return spark_fields(envelope_arrow(schema.image()))

@@ -11,24 +11,22 @@ strings and numbers replaced by `?`, since they may hold values of those columns
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from bronze.binlog.effects import Alter, Create, Drop, DropSchema, Effect, Rename, Truncate, Unknown
 from bronze.binlog.items import Statement
 from bronze.binlog.sqltext import tokens
-from bronze.commit import DataFile, commit
+from bronze.commit import PROPERTIES, commit
 from bronze.stamp import Origin
-from lakeward.lake import Lake, lake_error
-from lakeward.names import TableName, spark_identifier
-from lakeward.schema import TableSchema, spark_type
+from bronze.writer import EnvelopeWriter, Target
+from lakeward.delta import create, exists, struct
+from lakeward.lake import Lake
+from lakeward.names import TableName
+from lakeward.schema import TableSchema, spark_fields
 
 Done = Literal["followed", "read again", "stopped", "ignored"]
 TABLE: Final = TableName("lakeward", "schema_changes")
@@ -41,7 +39,6 @@ _NAMES: Final[dict[type, str]] = {
     Truncate: "truncate",
     Unknown: "unknown",
 }
-_PLACE: Final = {"epoch": "int", "file": "long", "pos": "long"}
 _SHAPE: Final = pa.schema(
     [
         *(pa.field(n, pa.string()) for n in ("schema", "table", "change", "done", "statement")),
@@ -97,28 +94,18 @@ def land(spark: SparkSession, lake: Lake, changes: Sequence[Mapping[str, Any]], 
     """Append the changes of batch number `batch`, once."""
     location = lake.table("bronze", TABLE)
     ensure(spark, location)
-    filesystem, base = lake.filesystem()
-    name = f"part-{uuid.uuid4()}.parquet"
-    path = f"{base}/bronze/{TABLE.folder}/{name}"
+    writer = EnvelopeWriter(lake, {TABLE.folder: Target(f"bronze/{TABLE.folder}")})
     try:
-        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        with filesystem.open_output_stream(path) as stream:
-            pq.write_table(pa.Table.from_pylist(list(changes), _SHAPE), stream)
-        size = filesystem.get_file_info(path).size
-    except OSError as error:
-        raise lake_error(error, path) from error
-    places = {n: [c["source"][n] for c in changes] for n in _PLACE}
-    low, high = ({"source": {n: [k, pick(places[n])] for n, k in _PLACE.items()}} for pick in (min, max))
-    stats = {"rows": len(changes), "min": low, "max": high}
-    commit(spark, location, [DataFile(name, size, len(changes), int(time.time() * 1000), stats)], batch=batch)
+        for rows in pa.Table.from_pylist(list(changes), _SHAPE).to_batches():
+            writer.write(TABLE.folder, rows)
+        files = writer.close()[TABLE.folder]
+    except BaseException:
+        writer.abandon()
+        raise
+    commit(spark, location, files, batch=batch)
 
 
 def ensure(spark: SparkSession, location: str) -> None:
     """Create the table where it is missing."""
-    if DeltaTable.isDeltaTable(spark, location):
-        return
-    ddl = ", ".join(f"{spark_identifier(f.name)} {spark_type(f.type)}" for f in _SHAPE)
-    builder = DeltaTable.createIfNotExists(spark).location(location).property("delta.appendOnly", "true")
-    builder.property("delta.dataSkippingStatsColumns", "source.epoch,source.file,source.pos").addColumns(
-        spark.createDataFrame([], ddl).schema
-    ).execute()
+    if not exists(spark, location):
+        create(spark, location, struct(spark_fields(_SHAPE)), PROPERTIES)

@@ -16,7 +16,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -26,6 +26,7 @@ from gold.iceberg import Standing
 from gold.merge import lowered, merge_counted, merge_keyed
 from gold.state import GoldTable
 from lakeward.config import Config
+from lakeward.delta import snapshot
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint
 from lakeward.schema import TableSchema
@@ -211,10 +212,9 @@ def record(work: Prepared, stands: Standing, lake: Lake, known: GoldTable | None
 
 def describe(session: SparkSession, path: str) -> Silver:
     """The Delta table's id and columns, from its log alone: DESCRIBE DETAIL would cost a quarter of a second."""
-    jvm: Any = session._jvm
-    snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTableWithSnapshot(session._jsparkSession, path)._2()
-    schema = T.StructType.fromJson(json.loads(snapshot.schema().json()))
-    return Silver(snapshot.metadata().id(), _columns(schema.fields))
+    metadata = snapshot(session, path).metadata()
+    schema = T.StructType.fromJson(json.loads(metadata.schemaString()))
+    return Silver(metadata.id(), _columns(schema.fields))
 
 
 def _columns(fields: Sequence[T.StructField]) -> Columns:

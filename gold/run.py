@@ -28,8 +28,8 @@ from gold.mirror import Prepared, Wanted
 from gold.state import GoldState, GoldTable, load_gold, save_gold
 from lakeward import crash
 from lakeward.config import Config
-from lakeward.errors import ConfigError, LakewardError, TerminalError
-from lakeward.lake import Lake
+from lakeward.errors import ConfigError, LakewardError
+from lakeward.lake import Lake, disk_full
 from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
 from lakeward.spark import evaluate_for
@@ -78,12 +78,9 @@ def run(spark: SparkSession, lake: Lake, config: Config) -> GoldReport:
         try:
             _Run(spark, lake, config, models, silver, silver.cut, report).publish()
         except (PySparkException, Py4JJavaError) as error:
-            if "No space left on device" not in str(error):
-                raise
-            raise TerminalError(
-                f"the lake's disk is full: {lake.root}",
-                hint="free some space and run the same command again; nothing half written counts",
-            ) from error
+            if full := disk_full(error):
+                raise full from error
+            raise
     report.seconds = time.monotonic() - started
     return report
 

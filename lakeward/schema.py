@@ -202,6 +202,11 @@ def spark_type(arrow: pa.DataType) -> str:
     return f"STRUCT<{fields}>"
 
 
+def spark_fields(fields: pa.Schema) -> str:
+    """Spark SQL's DDL for the columns of a table: `op STRING, ts_ms BIGINT, …`."""
+    return ", ".join(f"{spark_identifier(f.name)} {spark_type(f.type)}" for f in fields)
+
+
 def _arrow(c: Column) -> pa.DataType:
     if c.masked:
         return pa.string()

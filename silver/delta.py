@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from delta.tables import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lakeward.delta import create, exists, snapshot, struct
 from lakeward.errors import TerminalError
+from lakeward.lake import disk_full
 from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
 from silver.columns import DELETED, META, VERSION
@@ -72,19 +72,6 @@ def once(session: SparkSession, app: str, run: int) -> Iterator[None]:
         session.conf.unset("spark.databricks.delta.write.txnVersion")
 
 
-def snapshot(spark: SparkSession, location: str) -> Any:
-    """Delta's own view of the table as it is now (a JVM object)."""
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
-    none = jvm.scala.Option.empty()
-    return log.update(False, none, none)
-
-
-def version(spark: SparkSession, location: str) -> int:
-    """The table's version; -1 where there is no table."""
-    return int(snapshot(spark, location).version())
-
-
 def done(spark: SparkSession, location: str, app: str) -> int:
     """The last run whose write to the table is durable; -1 where there was none."""
     found = snapshot(spark, location).transactions().get(app)
@@ -96,11 +83,8 @@ def ensure(spark: SparkSession, location: str, fields: Fields, *, followed: bool
     type, a column that is no longer wanted. Then the caller has to write it anew.
 
     `followed` turns the change feed on."""
-    if version(spark, location) < 0:
-        builder = DeltaTable.createIfNotExists(spark).location(location).addColumns(_struct(fields))
-        for key, value in (_properties(fields) | (_FOLLOWED if followed else {})).items():
-            builder = builder.property(key, value)
-        builder.execute()
+    if not exists(spark, location):
+        create(spark, location, _struct(fields), _properties(fields) | (_FOLLOWED if followed else {}))
         return True
     wanted = [(f.name, f.dataType.simpleString()) for f in _struct(fields)]
     present = actual_fields(spark, location)
@@ -119,7 +103,7 @@ def ensure_history(spark: SparkSession, location: str, schema: TableSchema, *, g
 
     It has no change feed: it is one itself, and Delta could not write it for every column name (`silver.rewrite`)."""
     wanted = history_fields(schema)
-    if version(spark, location) < 0:
+    if not exists(spark, location):
         ensure(spark, location, wanted, followed=False)
         return
     new = [(f.name, f.dataType.simpleString()) for f in _struct(wanted)]
@@ -181,7 +165,7 @@ def naming(where: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        if "No space left on device" in str(error) or "Disk quota exceeded" in str(error):
+        if disk_full(error):
             raise TerminalError(
                 f"the lake's disk is full: {where} was not written",
                 hint="free some space and run the same command again; nothing half written counts",
@@ -199,9 +183,7 @@ def _awkward(names: Iterator[str] | Sequence[str]) -> bool:
 
 
 def _struct(fields: Fields) -> StructType:
-    parsed = StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in fields))
-    assert isinstance(parsed, StructType)
-    return parsed
+    return struct(", ".join(f"{quoted(name)} {kind}" for name, kind in fields))
 
 
 def _twins(missing: Fields, present: Fields) -> bool:

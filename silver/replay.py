@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeward.config import Config
+from lakeward.delta import version
 from lakeward.errors import TerminalError
 from lakeward.lake import Lake
 from lakeward.schema import TableSchema
@@ -59,7 +60,7 @@ def recompute(
         since=None,
         rekeyed=False,
         batch=known.batch,
-        bronze_version=delta.version(spark, lake.table("bronze", schema.name)),
+        bronze_version=version(spark, lake.table("bronze", schema.name)),
         partial=table.partial > 0,
     )
     settings, location = config.table(schema.name), lake.table("silver", schema.name)
@@ -83,7 +84,7 @@ def recompute(
     merge(session, location, rows, schema, run=number, soft=soft, ending=None, app=APP_ID)
     now = session.read.format("delta").load(location)
     known.rows = now.where("NOT __deleted").count() if soft else now.count()
-    known.version = delta.version(session, location)
+    known.version = version(session, location)
     save_silver(lake, state)
 
 

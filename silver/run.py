@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeward import crash
 from lakeward.config import Config
+from lakeward.delta import version
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint
 from lakeward.spark import INTERPRETED_ROWS_MAX, evaluate_for
@@ -93,7 +94,7 @@ def run(
     bronze = load_bronze(lake)
 
     def bronze_version(schema: Any) -> int:
-        return delta.version(spark, lake.table("bronze", schema.name))
+        return version(spark, lake.table("bronze", schema.name))
 
     next_plan = plan_run(bronze, state, bronze_version)
     if next_plan is not None:

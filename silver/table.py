@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeward.config import TableConfig
+from lakeward.delta import snapshot, version
 from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
 from lakeward.names import sql_literal
@@ -69,7 +70,7 @@ def write_table(
         generation=plan.generation,
         batch=plan.batch,
         rows=rows,
-        version=delta.version(session, location),
+        version=version(session, location),
         keys=list(plan.schema.keys),
         events=plan.events + (known.events if known is not None and plan.since is not None else 0),
     )
@@ -90,7 +91,7 @@ def _write_current(
         delta.overwrite(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)
     current = session.read.format("delta").load(location)
-    if fresh and delta.snapshot(session, location).numOfFiles() == 0:
+    if fresh and snapshot(session, location).numOfFiles() == 0:
         rows = _rows(None, plan, batch, soft=soft)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from bronze.masking import mask_key, masked
 from bronze.snapshot.read import read_exact
 from lakeward.config import Config
+from lakeward.delta import exists
 from lakeward.lake import Lake
 from lakeward.names import spark_identifier
 from lakeward.position import Position
@@ -109,10 +110,8 @@ def _source_hashes(connection: pymysql.Connection, schema: TableSchema, key: byt
 
 
 def _silver(spark: SparkSession, lake: Lake, schema: TableSchema, *, soft: bool) -> DataFrame | None:
-    from delta.tables import DeltaTable
-
     location = lake.table("silver", schema.name)
-    if not DeltaTable.isDeltaTable(spark, location):
+    if not exists(spark, location):
         return None
     frame = spark.read.format("delta").load(location)
     if soft:

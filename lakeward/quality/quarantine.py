@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 
 from lakeward import state
 from lakeward.config import Config
+from lakeward.delta import create, exists
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.quality.frame import ENVELOPE, EVENT, envelope_of_row
@@ -77,17 +78,16 @@ def hold(holding: Holding) -> None:
 
 
 def _create(spark: SparkSession, path: str, schema: T.StructType) -> None:
-    if DeltaTable.isDeltaTable(spark, path):
+    if exists(spark, path):
         return
     nullable = T.StructType([T.StructField(f.name, f.dataType, nullable=True) for f in schema.fields])
     # Column mapping, since a source column's name may hold characters that Parquet refuses.
-    builder = DeltaTable.createIfNotExists(spark).location(path).addColumns(nullable)
-    builder.property("delta.columnMapping.mode", "name").execute()
+    create(spark, path, nullable, {"delta.columnMapping.mode": "name"})
 
 
 def read(spark: SparkSession, lake: Lake, name: TableName) -> DataFrame | None:
     path = lake.table("quarantine", name)
-    return spark.read.format("delta").load(path) if DeltaTable.isDeltaTable(spark, path) else None
+    return spark.read.format("delta").load(path) if exists(spark, path) else None
 
 
 def pending(spark: SparkSession, lake: Lake, name: TableName) -> DataFrame | None:

@@ -41,8 +41,8 @@ def test_the_commands_of_the_readme_run_as_written(elsewhere: Any) -> None:
     made = subprocess.run(
         ["make", "-n", "bronze", "silver", "gold"], cwd=PROJECT, capture_output=True, text=True, check=True
     ).stdout
-    stages = re.findall(r"^\.venv/bin/lakeward \w+$", made, re.MULTILINE)
-    assert stages == [f".venv/bin/lakeward {s}" for s in ("bronze", "silver", "gold")]
+    stages = re.findall(r"^\.venv/bin/lakeward .+$", made, re.MULTILINE)
+    assert stages == [".venv/bin/lakeward bronze silver gold"]
     written = re.findall(r"^    (\.venv/bin/lakeward .+)$", README, re.MULTILINE)
     assert len(written) == 4
     for line in [*stages, *written]:

@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bronze.envelope import envelope_ddl
 from lakeward.config import Config, LakeConfig, TableConfig
+from lakeward.delta import version
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import Column, TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, load_silver, save_bronze
-from silver import delta
 from silver import run as silver_run
 
 Row = dict[str, Any]
@@ -166,7 +166,7 @@ class Ledger:
         return Counter(tuple(_plain(v) for v in r) for r in frame.select(*_quoted(schema)).collect())
 
     def version(self, schema: TableSchema, suffix: str = "") -> int:
-        return delta.version(self.spark, self.location(schema, suffix))
+        return version(self.spark, self.location(schema, suffix))
 
     def changes(self, schema: TableSchema, since: int = 0) -> list[tuple[str, tuple[Any, ...]]]:
         """The change feed as (change type, source columns), from version `since` on."""
