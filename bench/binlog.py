@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
-import shutil
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from servers.running import new_server, temporary_folder
+from servers.running import running
 
 from bench import debezium, decode
 from bench.landing import Landed, land
 from bench.machine import shape
 from bench.workloads import SCHEMA, WORKLOADS, Workload, new_file, prepare, write
-from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
 from lakeward.embedded.server import EmbeddedServer
 
 TARGETS = {
@@ -35,19 +31,20 @@ LANDED_TARGET = 2
 IDLE_TARGET_S = 3
 IDLE_TABLES = 200
 FILES = 8
+_SETTINGS = {"innodb_buffer_pool_size": "512M"}
 
 
 def main() -> None:
     options = _options()
     began = time.monotonic()
     print(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {shape()}")
-    with _server() as server:
+    with running("mysql", _SETTINGS) as server:
         print(f"MySQL {'.'.join(map(str, server.version))}", flush=True)
         if "decode" in options.parts:
             _decode(server, options)
     for part in ("landing", "memory", "idle"):
         if part in options.parts:
-            with _server() as server:
+            with running("mysql", _SETTINGS) as server:
                 globals()[f"_{part}"](server, options)
     print(f"load and time at the end: {shape()}; {time.monotonic() - began:.0f} s")
 
@@ -64,19 +61,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--memory-changes", type=int, default=300_000, help="of the smaller backlog")
     parser.add_argument("--rounds", type=int, default=2, help="of each pair, in turn; the best counts")
     return parser.parse_args()
-
-
-@contextlib.contextmanager
-def _server() -> Iterator[EmbeddedServer]:
-    folder = temporary_folder("mysql")
-    server = new_server("mysql", folder, {"innodb_buffer_pool_size": "512M"})
-    try:
-        server.start()
-        ensure_replicator(server, [EVERY_SCHEMA])
-        yield server
-    finally:
-        server.kill()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _decode(server: EmbeddedServer, options: argparse.Namespace) -> None:

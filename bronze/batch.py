@@ -31,12 +31,15 @@ def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequenc
     stream's batch, `earlier` (a checkpoint) of one before what bronze holds (see `bronze/begin.py`), `chunks`
     ({table: [numbers]}) and `start` ({table: checkpoint}) of a snapshot's."""
     tables: dict[str, dict[str, Any]] = {}
-    intent: dict[str, Any] = {"batch": state.batch + 1, "tables": tables, "changes": [], **more}
-    intent |= {"zero_dates": 0, "replaced": 0}
+    intent: dict[str, Any] = {
+        "batch": state.batch + 1,
+        "tables": tables,
+        "changes": [change for manifest in manifests for change in manifest.changes],
+        "zero_dates": sum(manifest.zero_dates for manifest in manifests),
+        "replaced": sum(manifest.replaced for manifest in manifests),
+        **more,
+    }
     for manifest in manifests:
-        intent["zero_dates"] += manifest.zero_dates
-        intent["replaced"] += manifest.replaced
-        intent["changes"] += manifest.changes
         for name in {*manifest.files, *manifest.added, *manifest.altered, *manifest.dropped}:
             entry = tables.setdefault(name, {"files": [], "rows": 0, "last": None, "added": []})
             entry["files"] += manifest.files.get(name, [])

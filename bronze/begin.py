@@ -125,7 +125,7 @@ def _earliest(table: BronzeTable, epoch: int) -> Position:
 
 
 def _refuse_in_a_failover(state: BronzeState) -> None:
-    if state.checkpoint and state.seen and state.checkpoint.at < Position.from_json(state.seen["until"]):
+    if state.checkpoint and state.seen_from(state.checkpoint.at):
         raise TerminalError(
             "bronze has not yet caught up with the server it went over to",
             hint="run `lakeward bronze` first, and then again with --from",

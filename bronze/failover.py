@@ -55,9 +55,7 @@ def never_had(flavour: Flavour, read: str, executed: str) -> str:
     state = _by_server(executed)
     found = []
     for domain, (server, sequence) in sorted(GtidPosition(read).domains().items()):
-        there = state.get(domain, {})
-        # Numbers of other servers below it were given before it: it builds on them.
-        reached = there.get(server, max((n for n in there.values() if n < sequence), default=0))
+        reached = _reached(state, domain, server, sequence)
         if reached < sequence:
             found.append(_run(domain, server, reached + 1, sequence))
     return ",".join(found)
@@ -91,8 +89,7 @@ def _mariadb(connection: pymysql.Connection, logs: Binlogs, read: str) -> Found:
     lost = never_had("mariadb", read, state)
     known = GtidPosition()
     for domain, (server, sequence) in GtidPosition(read).domains().items():
-        there = _by_server(state).get(domain, {})
-        reached = there.get(server, max((n for n in there.values() if n < sequence), default=0))
+        reached = _reached(_by_server(state), domain, server, sequence)
         if reached:
             known.add(domain, server, min(reached, sequence))
     first = logs.first
@@ -135,6 +132,13 @@ def first_gtids(connection: pymysql.Connection, logs: Binlogs, domains: set[int]
                 break
             offset += _PAGE
     return found
+
+
+def _reached(state: dict[int, dict[int, int]], domain: int, server: int, sequence: int) -> int:
+    """The last number of `domain` up to `sequence` that a MariaDB with `state` (`_by_server`) has."""
+    there = state.get(domain, {})
+    # Numbers of other servers below it were given before it: it builds on them.
+    return there.get(server, max((n for n in there.values() if n < sequence), default=0))
 
 
 def _by_server(text: str) -> dict[int, dict[int, int]]:

@@ -49,7 +49,7 @@ def check_server(connection: pymysql.Connection, state: BronzeState, *, accept_g
     known = state.server.get("uuid")
     moved = False
     if at is not None:
-        if state.seen is not None and at.at >= Position.from_json(state.seen["until"]):
+        if not state.seen_from(at.at):
             state.seen = None
         if known is not None and (known != now.uuid or state.server.get("flavour", now.flavour) != now.flavour):
             found: Break | None = _other_server(connection, state, now, at)
@@ -161,7 +161,7 @@ def _same_history(
     connection: pymysql.Connection, state: BronzeState, now: ServerFacts, logs: Binlogs, at: Checkpoint
 ) -> bool:
     """Whether the transactions before the checkpoint are the ones that were read, not just as many bytes of others."""
-    overlap = state.seen is not None and at.at < Position.from_json(state.seen["until"])
+    overlap = bool(state.seen_from(at.at))
     if now.flavour == "mysql":
         all_there = executed(connection, "mysql")
         if never_had("mysql", at.gtid, all_there):

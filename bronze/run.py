@@ -237,13 +237,8 @@ class Ingest:
         return Work(
             self.settings, mask_key(self.config), server["flavour"], self.config.source.server_id + part.number,
             server["uuid"], binlog, part.start, gtid, part.stop, part.max_bytes, self.lake.root, tables,
-            "" if past else self._seen(part.start), past, self.config.source.max_task_bytes,
+            "" if past else self.state.seen_from(part.start), past, self.config.source.max_task_bytes,
         )  # fmt: skip
-
-    def _seen(self, start: Position) -> str:
-        """What a range from `start` on may hold of another server's transactions that were read there."""
-        seen = self.state.seen
-        return str(seen["gtid"]) if seen and start < Position.from_json(seen["until"]) else ""
 
     def _compare(self, found: list[TableSchema]) -> None:
         """A table whose definition is not what bronze has, though no statement of the stream said so, is read again:

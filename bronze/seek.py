@@ -81,7 +81,7 @@ class Seeker:
         if when_ms > time.time() * 1000:
             raise UsageError(f"--from {text} lies in the future", hint="a time without a zone is taken as UTC")
         # A file's transactions are as old as the file or younger, in seconds; what is before them is older.
-        file = self._newest(lambda number: (self._created_s(number) + 1) * 1000 <= when_ms)
+        file = self._logs.newest(lambda number: (self._created_s(number) + 1) * 1000 <= when_ms)
         if file is None:
             file = self._logs.first
             if self._logs.executed_before(file) or file > 1:
@@ -132,14 +132,6 @@ class Seeker:
             return next(int(seconds) for seconds, kind in map(_head, dump) if kind == FORMAT_DESCRIPTION)
         finally:
             dump.close()
-
-    def _newest(self, fits: Callable[[int], bool]) -> int | None:
-        numbers = sorted(self._logs.names)
-        low, high = 0, len(numbers)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if fits(numbers[middle]) else (low, middle)
-        return numbers[low - 1] if low else None
 
     def _dump(self, file: int) -> Dump:
         return Dump(

@@ -47,7 +47,6 @@ class Wanted:
     cut: Checkpoint
     version: int
     generation: int
-    rows: int = 0
 
     @property
     def identifier(self) -> str:

@@ -108,12 +108,12 @@ class _Run:
         )
         self.state = load_gold(lake)
         self.wanted = wanted_mirrors(config, load_bronze(lake), silver, cut, report.skipped)
+        self.rows = sum(silver.tables[name].rows for name in self.wanted)
         self.number = _number(self.state, self.wanted)
         report.run, report.cut = self.number, cut.at
 
     def publish(self) -> None:
-        rows = sum(w.rows for w in self.wanted.values())
-        with Lanes(lambda: evaluate_for(iceberg.catalog_session(self.spark, self.lake), rows)) as lanes:
+        with Lanes(lambda: evaluate_for(iceberg.catalog_session(self.spark, self.lake), self.rows)) as lanes:
             self._mirrors(lanes)
             failed = self._marts(lanes.session)
             self._withdraw()
@@ -244,7 +244,7 @@ def wanted_mirrors(
         else:
             schema = replace(bronze.tables[name].schema, keys=tuple(table.keys))
             own = cut if table.cut == cut.at else Checkpoint(table.cut)  # a stopped table stands where it stopped
-            wanted[name] = Wanted(schema, own, table.version, table.generation, table.rows)
+            wanted[name] = Wanted(schema, own, table.version, table.generation)
     return wanted
 
 

@@ -89,8 +89,8 @@ def evaluate_for(spark: SparkSession, rows: int) -> SparkSession:
     """Let the session `spark` evaluate what `rows` rows are worth, and return it.
 
     Spark compiles each query to Java, which takes longer than a small batch does by itself: up to
-    INTERPRETED_ROWS_MAX rows, expressions are interpreted. Measured over nine tables of 1,000 rows with ten
-    changes each: a silver run takes about 0.65 of the processor time.
+    INTERPRETED_ROWS_MAX rows, expressions are interpreted. Measured over six tables of 1,000 rows with ten
+    changes each: the JVM of a first silver run takes 0.57 of the processor time.
     """
     interpreted = rows <= INTERPRETED_ROWS_MAX
     spark.conf.set("spark.sql.codegen.wholeStage", "false" if interpreted else "true")

@@ -67,6 +67,10 @@ class BronzeState:
     replaced: int = 0  # text values that held bytes which are no text, over all runs
     current_ms: int = 0  # when the checkpoint was last known to be the source's end
 
+    def seen_from(self, place: Position) -> str:
+        """GTIDs that the log may have from `place` on though another server's log had them and they were read there."""
+        return str(self.seen["gtid"]) if self.seen and place < Position.from_json(self.seen["until"]) else ""
+
 
 @dataclass
 class SilverTable:

@@ -28,6 +28,14 @@ PLACE = (
 )
 
 
+def place(epoch: int, file: int, pos: int, *, half: int) -> str:
+    """A place that is no event of the stream, as `at` is one: a snapshot's, or one before everything."""
+    return (
+        f"struct(CAST({epoch} AS INT) AS epoch, CAST({file} AS BIGINT) AS file, CAST({pos} AS BIGINT) AS pos,"
+        f" false AS stream, CAST(0 AS BIGINT) AS row, CAST({half} AS INT) AS half)"
+    )
+
+
 @dataclass(frozen=True)
 class Truncation:
     """The last TRUNCATE of a batch: what stood in the table before it is gone."""

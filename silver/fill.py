@@ -19,10 +19,10 @@ from lakeward.names import sql_literal
 from lakeward.position import Position
 from lakeward.schema import TableSchema
 from silver.columns import image, key_numbers
-from silver.events import PLACE, read
+from silver.events import PLACE, place, read
 from silver.plan import TablePlan
 
-_PARTIAL = "(source.absent IS NOT NULL OR source.before_absent IS NOT NULL)"
+_PARTIAL = "(op IN ('u', 'd') AND (source.absent IS NOT NULL OR source.before_absent IS NOT NULL))"
 _EVENT = ("source.epoch", "source.file", "source.pos", "source.row", "source.snapshot", "source.generation")
 
 
@@ -65,7 +65,7 @@ def fill(events: DataFrame, base: DataFrame | None, schema: TableSchema) -> Data
     ).where("partial")
     filled = filled.localCheckpoint()
     _refuse_unknown(filled, schema)
-    return events.where(f"NOT {_PARTIAL} OR op NOT IN ('u', 'd')").unionByName(_whole(filled, events, schema))
+    return events.where(f"NOT {_PARTIAL}").unionByName(_whole(filled, events, schema))
 
 
 def _halves(events: DataFrame, schema: TableSchema) -> DataFrame:
@@ -80,7 +80,7 @@ def _halves(events: DataFrame, schema: TableSchema) -> DataFrame:
         .selectExpr(
             *("op", "made.half", "made.image", "coalesce(made.absent, array()) AS absent"),
             f"{PLACE.format(half='made.half')} AS at",
-            f"op IN ('u', 'd') AND {_PARTIAL} AS partial",
+            f"{_PARTIAL} AS partial",
             *(f"made.image.c{i} AS k{i}" for i in key_numbers(schema)),
             "event",
         )
@@ -92,12 +92,9 @@ def _rows(base: DataFrame, schema: TableSchema) -> DataFrame:
     present = {name.lower() for name in base.columns}
     columns = [quoted(c.name) if c.name.lower() in present else f"CAST(NULL AS {c.spark})" for c in schema.columns]
     fields = ", ".join(f"'c{i}', {column}" for i, column in enumerate(columns))
-    place = (
-        "struct(CAST(-1 AS INT) AS epoch, 0L AS file, 0L AS pos, false AS stream, 0L AS row, CAST(0 AS INT) AS half)"
-    )
     return base.selectExpr(
         *("'r' AS op", "1 AS half", f"named_struct({fields}) AS image", "CAST(array() AS ARRAY<STRING>) AS absent"),
-        *(f"{place} AS at", "false AS partial"),
+        *(f"{place(-1, 0, 0, half=0)} AS at", "false AS partial"),
         *(f"{columns[i]} AS k{i}" for i in key_numbers(schema)),
         "NULL AS event",
     )

@@ -18,7 +18,7 @@ from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
 from silver.columns import META, exact, identity, of_image, of_table
 from silver.delta import APP_ID, append, done, once
-from silver.events import changes
+from silver.events import changes, place
 from silver.plan import TablePlan
 from silver.rows import SHORT
 
@@ -54,7 +54,7 @@ def merge_recomputed(
     """Let the open versions follow rows (kinds upsert and delete) that were computed anew. Past versions stay."""
     states = rows.withColumn("id", F.expr(identity(schema, of_image(schema, "image")))).selectExpr(
         *("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "'recomputed' AS unit"),
-        f"{_at(1, 0, 0, half=0)} AS at",
+        f"{place(1, 0, 0, half=0)} AS at",
         "false AS open",
     )
     existing = _open_versions(session, location, schema).join(states.select("id"), "id", "left_semi")
@@ -136,7 +136,7 @@ def _open_versions(session: SparkSession, location: str, schema: TableSchema) ->
             "unix_millis(t.__valid_from) AS ts_ms",
             *meta,
             "CAST(NULL AS STRING) AS unit",
-            f"{_at(-1, 0, 0, half=0)} AS at",
+            f"{place(-1, 0, 0, half=0)} AS at",
             "true AS open",
         )
     )
@@ -208,11 +208,4 @@ def _unit(plan: TablePlan) -> str:
 
 
 def _origin(plan: TablePlan, *, half: int) -> str:
-    return _at(plan.start.epoch, plan.start.file, plan.start.pos, half=half)
-
-
-def _at(epoch: int, file: int, pos: int, *, half: int) -> str:
-    return (
-        f"struct(CAST({epoch} AS INT) AS epoch, CAST({file} AS BIGINT) AS file, CAST({pos} AS BIGINT) AS pos,"
-        f" false AS stream, CAST(0 AS BIGINT) AS row, CAST({half} AS INT) AS half)"
-    )
+    return place(plan.start.epoch, plan.start.file, plan.start.pos, half=half)

@@ -122,20 +122,20 @@ def takes_part(table: BronzeTable, silver: SilverState, cut: Position) -> bool:
 
 def _plan_table(table: BronzeTable, silver: SilverState, version_of: Callable[[TableSchema], int]) -> TablePlan | None:
     known = silver.tables.get(str(table.name))
-    same = known is not None and known.generation == table.generation
-    if known is not None and same and table.batch <= known.batch:
+    same = known if known is not None and known.generation == table.generation else None
+    if same is not None and table.batch <= same.batch:
         return None
     assert table.start is not None, f"{table.name} streams without a snapshot's position"
     return TablePlan(
         schema=table.schema,
         generation=table.generation,
         start=table.start,
-        since=known.cut if known is not None and same else None,
+        since=same.cut if same else None,
         rekeyed=known is not None and list(known.keys) != list(table.schema.keys),
         batch=table.batch,
         bronze_version=version_of(table.schema),
-        events=table.rows - (known.events if known is not None and same else 0),
-        partial=table.partial > (known.batch if known is not None and same else 0),
-        truncated=table.truncated > (known.batch if known is not None and same else 0),
-        version=known.version if known is not None and same else -1,
+        events=table.rows - (same.events if same else 0),
+        partial=table.partial > (same.batch if same else 0),
+        truncated=table.truncated > (same.batch if same else 0),
+        version=same.version if same else -1,
     )

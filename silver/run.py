@@ -28,7 +28,7 @@ from lakeward.position import Checkpoint
 from lakeward.spark import INTERPRETED_ROWS_MAX, evaluate_for
 from lakeward.state import SilverState, SilverTable, load_bronze, load_silver, save_silver
 from silver import delta
-from silver.events import Truncation, truncations
+from silver.events import truncations
 from silver.fill import whole_events
 from silver.plan import RunPlan, TablePlan, plan_run
 from silver.table import Batch, refuse, write_table
@@ -136,7 +136,8 @@ def _execute(
 
 def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate: Gate) -> dict[str, Batch]:
     """Every table's events after its gate. Raises GateStoppedError, and then nothing has been written."""
-
+    if not plan.tables:
+        return {}
     small, large = (evaluate_for(delta.sibling(spark), rows) for rows in (0, INTERPRETED_ROWS_MAX + 1))
 
     def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated]]:
@@ -144,18 +145,11 @@ def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate:
         events = whole_events(session, lake, table, plan.cut.at)
         return table.name, (events, gate(events, table, plan.run))
 
-    judged: dict[str, tuple[DataFrame, Gated]] = {}
-    if plan.tables:
-        with ThreadPoolExecutor(min(GATES_AT_ONCE, len(plan.tables)), "gate") as pool:
-            judged = dict(pool.map(_in_session_of(spark, one), plan.tables))
-    follow = {n: g.passed for n, (_, g) in judged.items() if _truncates(config, n, plan)}
-    found: dict[str, Truncation] = truncations(follow)
+    with ThreadPoolExecutor(min(GATES_AT_ONCE, len(plan.tables)), "gate") as pool:
+        judged = dict(pool.map(_in_session_of(spark, one), plan.tables))
+    follow = [t.name for t in plan.tables if t.truncated and config.table(t.schema.name).truncate == "apply"]
+    found = truncations({name: judged[name][1].passed for name in follow})
     return {n: Batch(events, g.passed, g.held, g.hold, found.get(n)) for n, (events, g) in judged.items()}
-
-
-def _truncates(config: Config, name: str, plan: RunPlan) -> bool:
-    table = next(t for t in plan.tables if t.name == name)
-    return table.truncated and config.table(table.schema.name).truncate == "apply"
 
 
 def _merge_all(

@@ -21,7 +21,6 @@ Op = Literal["c", "u", "d"]
 HEADER: Final = struct.Struct("<IBIIIH")  # timestamp, type, server id, event size, end position, flags
 HEADER_SIZE: Final = 19
 CHECKSUM_SIZE: Final = 4
-FIRST_POS: Final = 4  # after the file's magic bytes
 MAGIC: Final = b"\xfebin"
 
 IN_USE: Final = 0x1  # flag of a format description whose file is not closed

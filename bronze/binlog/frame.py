@@ -8,7 +8,7 @@ from bronze.binlog import bodies, events
 from bronze.binlog.events import CHECKSUM_SIZE, HEADER, HEADER_SIZE, FormatDescription, Place, Raw
 from bronze.binlog.gtid import Flavour
 from lakeward.errors import WrongServerError
-from lakeward.position import binlog_number
+from lakeward.position import FIRST, binlog_number
 
 WRAP: Final = 1 << 32  # the header's position starts again there, and a dump cannot be asked for from beyond
 _START_ENCRYPTION_BYTES_MAX: Final = 64
@@ -19,7 +19,7 @@ class Frame:
 
     def __init__(self, file: int) -> None:
         self.file = file
-        self.pos = events.FIRST_POS
+        self.pos = FIRST
         self.described: FormatDescription | None = None
         self.just_described = False
 

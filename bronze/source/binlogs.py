@@ -6,6 +6,9 @@ domain and server (GTID_LIST). Both only grow from file to file, so the file to 
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Callable
+
 import pymysql
 
 from bronze.binlog.gtid import Flavour, GtidPosition, GtidSet
@@ -42,17 +45,15 @@ class Binlogs:
             self._before[number] = self._read_executed_before(self.names[number])
         return self._before[number]
 
+    def newest(self, fits: Callable[[int], bool]) -> int | None:
+        """The newest file that fits, where every older one does too; None where none does."""
+        numbers = sorted(self.sizes)
+        fitting = bisect.bisect_left(numbers, True, key=lambda number: not fits(number))
+        return numbers[fitting - 1] if fitting else None
+
     def newest_within(self, executed: str) -> int | None:
         """The newest file before which nothing stands but what is in `executed`; None where there is none."""
-        numbers = sorted(self.sizes)
-        low, high = 0, len(numbers)  # before `low` all fit, from `high` on none does
-        while low < high:
-            middle = (low + high) // 2
-            if self._within(self.executed_before(numbers[middle]), executed):
-                low = middle + 1
-            else:
-                high = middle
-        return numbers[low - 1] if low else None
+        return self.newest(lambda number: self._within(self.executed_before(number), executed))
 
     def _within(self, before: str, executed: str) -> bool:
         if self._flavour == "mysql":

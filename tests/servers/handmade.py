@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import zstandard
 
-from bronze.binlog.events import FIRST_POS, FORMAT_DESCRIPTION, HEADER, HEADER_SIZE
+from bronze.binlog.events import FORMAT_DESCRIPTION, HEADER, HEADER_SIZE
+from lakeward.position import FIRST
 
 TABLE_ID = 77
 XID, GTID, TABLE_MAP, PAYLOAD = 16, 33, 19, 40
@@ -20,7 +21,7 @@ class Writer:
     """Events one after the other, as they stand in a file; positions and checksums are right unless made otherwise."""
 
     def __init__(
-        self, *, version: str = "9.7.0", checksum: bool = True, pos: int = FIRST_POS, seconds: int = 1_700_000_000
+        self, *, version: str = "9.7.0", checksum: bool = True, pos: int = FIRST, seconds: int = 1_700_000_000
     ) -> None:
         self.checksum = checksum
         self.pos = pos
