@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,17 +110,25 @@ class Pipeline:
 
 
 @pytest.fixture
-def pipeline(
-    database: Database,
-    spark: SparkSession,
-    replicator_password: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Pipeline:
+def pipeline_of(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Database, str], Pipeline]:
+    """`pipeline_of(database, password)`: the test's lake, over the tables of that schema."""
     # Catalogs are a session's own, and the warehouse is this lake's.
     own = spark.newSession()
     own.conf.set("spark.sql.catalog.gold.warehouse", str(tmp_path / "lake" / "gold"))
-    monkeypatch.setenv("SOURCE_PASSWORD", replicator_password)
-    made = Pipeline(tmp_path, database, own, replicator_password)
-    made.write_config()
-    return made
+
+    def make(database: Database, password: str) -> Pipeline:
+        monkeypatch.setenv("SOURCE_PASSWORD", password)
+        made = Pipeline(tmp_path, database, own, password)
+        made.write_config()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def pipeline(
+    pipeline_of: Callable[[Database, str], Pipeline], database: Database, replicator_password: str
+) -> Pipeline:
+    return pipeline_of(database, replicator_password)

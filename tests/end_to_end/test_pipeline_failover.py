@@ -1,0 +1,96 @@
+"""The source dies under load, its replica is promoted, and silver goes on there, equal to it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from servers.replicas import SETTINGS, await_executed, promote, replicate
+from servers.running import Database
+
+from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
+from lakeward.embedded.server import EmbeddedServer
+from lakeward.state import load_bronze
+
+pytestmark = pytest.mark.timeout(1200)
+ACCOUNTS = 200  # that money moves between
+TABLES = (
+    "CREATE TABLE accounts (id INT PRIMARY KEY, amount INT, note VARCHAR(40))",
+    "CREATE TABLE log (w INT, what VARCHAR(10))",  # rows of a table without a key are counted, so a double would show
+    f"INSERT INTO accounts VALUES {', '.join(f'({i}, 1000, NULL)' for i in range(ACCOUNTS + 5))}",
+)
+
+
+@contextlib.contextmanager
+def load(server: EmbeddedServer) -> Iterator[None]:
+    """Writers that move money, until the end or until the server dies."""
+    over = threading.Event()
+
+    def write(w: int) -> None:
+        with contextlib.suppress(pymysql.Error, OSError), contextlib.closing(server.admin("shop")) as connection:
+            cursor = connection.cursor()
+            n = 0
+            while not over.is_set():
+                n += 1
+                here, there = (n * 7 + w) % ACCOUNTS, (n * 11 + w) % ACCOUNTS
+                if here == there:
+                    continue
+                cursor.execute("BEGIN")
+                for account in sorted((here, there)):  # in one order, or they lock each other out
+                    more = 1 if account == there else -1
+                    cursor.execute("UPDATE accounts SET amount = amount + %s WHERE id = %s", (more, account))
+                cursor.execute("INSERT INTO log VALUES (%s, 'move')", (w,))
+                cursor.execute("COMMIT")
+                time.sleep(0.005)
+
+    writers = [threading.Thread(target=write, args=(w,)) for w in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_silver_goes_on_at_the_promoted_replica_and_equals_it(flavour: str, own_server: Any, pipeline_of: Any) -> None:
+    source, replica = own_server(flavour), own_server(flavour, settings=SETTINGS[flavour])
+    password = ensure_replicator(source, [EVERY_SCHEMA])
+    replicate(source, replica)
+    with source.admin() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE shop")
+        cursor.execute("USE shop")
+        for statement in TABLES:
+            cursor.execute(statement)
+        lake = pipeline_of(Database("shop", source, connection), password)
+        lake.run()
+        with load(source):
+            time.sleep(0.5)
+            lake.bronze()
+            lake.silver()
+            lake.bronze()  # bronze is ahead of silver when the source dies
+            checkpoint = load_bronze(lake.app.lake).checkpoint
+            assert checkpoint is not None
+            await_executed(replica, checkpoint.gtid)
+            source.kill()
+    promote(replica)
+    with replica.admin("shop") as connection, connection.cursor() as cursor:
+        lake = pipeline_of(Database("shop", replica, connection), password)
+        cursor.execute("UPDATE accounts SET id = id + 1000 WHERE id >= 200")
+        cursor.execute("DELETE FROM log WHERE w = 1 LIMIT 3")
+        with load(replica):
+            time.sleep(0.3)
+            lake.run()
+        lake.run()
+        proof = lake.verify()
+        assert proof.equal, proof
+        lake.assert_each_event_once()
+        assert sum(r[0] for r in lake.rows("accounts", "amount")) == (ACCOUNTS + 5) * 1000
+        assert [s["epoch"] for s in load_bronze(lake.app.lake).servers] == [1, 2]
