@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lakeward.config import Config, load
@@ -18,6 +19,7 @@ class App:
     def __init__(self, config_file: str) -> None:
         self.config_file = config_file
         self._spark: SparkSession | None = None
+        self._borrowed = False
 
     @functools.cached_property
     def config(self) -> Config:
@@ -39,14 +41,15 @@ class App:
         return dataclasses.replace(config, source=dataclasses.replace(config.source, url=found.url)), found.password
 
     def spark(self) -> SparkSession:
-        """The Spark session, started when the first stage has something to do."""
+        """The Spark session, started when the first stage has something to do; a notebook's own, where it has one."""
         if self._spark is None:
             from lakeward.spark import session
 
+            self._borrowed = SparkContext._active_spark_context is not None
             self._spark = session(self.config.root, app="lakeward")
         return self._spark
 
     def close(self) -> None:
         spark: Any = self._spark
-        if spark is not None:
+        if spark is not None and not self._borrowed:
             spark.stop()
