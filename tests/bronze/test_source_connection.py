@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
+import ssl
 
 import pytest
 
@@ -29,6 +30,15 @@ def _cipher(conn):
 def test_each_mode_encrypts_or_does_not(mode, server, replicator_password) -> None:
     with contextlib.closing(connect(_source(server.port, mode=mode), replicator_password)) as conn:
         assert bool(_cipher(conn)) == (mode != "disabled")
+
+
+def test_no_ca_is_loaded_where_no_certificate_is_verified(server, replicator_password, monkeypatch) -> None:
+    loaded = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: loaded.append(1))
+    for mode in ("preferred", "required", "verify_ca"):
+        with contextlib.suppress(TerminalError):
+            connect(_source(server.port, mode=mode), replicator_password).close()
+        assert bool(loaded) == (mode == "verify_ca")
 
 
 def test_the_servers_certificate_is_checked(server, replicator_password) -> None:
