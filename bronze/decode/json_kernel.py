@@ -14,6 +14,7 @@ from numba import njit
 from bronze.decode.arrays import Bytes, Int64s, check_size, string
 from bronze.decode.decimals import put_decimal
 from bronze.decode.json_binary import to_text
+from bronze.memory import borrowed
 
 _DEPTH_MAX = 100
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -40,21 +41,21 @@ def json_texts(data: Bytes, offset: Int64s, length: Int64s, absent: Bytes) -> pa
     return array
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _number(data, at, width):  # type: ignore[no-untyped-def]
-    v = np.uint64(0)
-    for k in range(width):
+    v = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8)
+    for k in range(2, width):
         v |= np.uint64(data[at + k]) << np.uint64(8 * k)
     return v
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _put_unsigned(out, at, v):  # type: ignore[no-untyped-def]
     digits = 1
-    w = v
-    while w >= np.uint64(10):
-        w //= np.uint64(10)
+    ten = np.uint64(10)
+    while digits < 20 and v >= ten:  # of 20 digits is the largest
         digits += 1
+        ten *= np.uint64(10)
     for k in range(digits - 1, -1, -1):
         rest = v // np.uint64(10)
         out[at + k] = np.uint8(48 + (v - rest * np.uint64(10)))
@@ -62,14 +63,22 @@ def _put_unsigned(out, at, v):  # type: ignore[no-untyped-def]
     return at + digits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _put_quoted(data, start, n, out, at):  # type: ignore[no-untyped-def]
     """Where the string ends in `out`, or -1 where it does not fit."""
     if at + n + 2 > out.size:
         return -1
     out[at] = 34
     at += 1
-    for k in range(n):
+    plain = 0
+    while plain < n:
+        c = data[start + plain]
+        if c < 32 or c == 34 or c == 92:
+            break
+        out[at + plain] = c
+        plain += 1
+    at += plain
+    for k in range(plain, n):
         c = data[start + k]
         if c >= 32 and c != 34 and c != 92:
             if at + 2 > out.size:
@@ -285,7 +294,9 @@ def _put_document(data, at, end, out, to, stack):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _texts(data, offset, length, absent, left, offsets, out):  # type: ignore[no-untyped-def]
-    stack = np.empty((_DEPTH_MAX, 4), np.int64)
+    data, offset, length, out = borrowed(data), borrowed(offset), borrowed(length), borrowed(out)
+    kept = np.empty((_DEPTH_MAX, 4), np.int64)
+    stack = borrowed(kept)
     at = 0
     for i in range(absent.size):
         if not absent[i]:
@@ -297,3 +308,4 @@ def _texts(data, offset, length, absent, left, offsets, out):  # type: ignore[no
             else:
                 at = end
         offsets[i + 1] = at
+    return kept.size  # so that it lives as long as `stack`
