@@ -40,17 +40,11 @@ def boolean(values: Int64s, absent: Bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), absent.size, [bitmap, packed], nulls)
 
 
-def decimal128(precision: int, scale: int, low: Int64s, high: Int64s, absent: Bytes) -> pa.Array:
-    """Decimals from the two halves of their unscaled 128-bit values."""
-    both = np.empty((absent.size, 2), np.int64)
-    both[:, 0] = low
-    both[:, 1] = high
-    return fixed(pa.decimal128(precision, scale), both, absent)
-
-
 def unsigned64(values: Int64s, absent: Bytes) -> pa.Array:
     """DECIMAL(20,0) from int64 slots that hold the bits of unsigned numbers."""
-    return decimal128(20, 0, values, np.zeros(values.size, np.int64), absent)
+    halves = np.zeros((absent.size, 2), np.int64)
+    halves[:, 0] = values
+    return fixed(pa.decimal128(20, 0), halves, absent)
 
 
 def gather(

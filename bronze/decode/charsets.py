@@ -21,6 +21,7 @@ from bronze.decode import charset_codecs, charset_tables
 from bronze.decode.arrays import Bytes, Int64s, check_size, gather, string
 from lakeward.errors import FailClosedError
 
+UTF8 = ("utf8mb4", "utf8mb3", "utf8")  # the last is an old name of utf8mb3
 _UNMAPPED = charset_tables.UNMAPPED
 
 
@@ -43,9 +44,8 @@ def text(data: Bytes, offset: Int64s, length: Int64s, absent: Bytes, charset: st
 
     Raises FailClosedError for a character set that is not known.
     """
-    charset = "utf8mb3" if charset == "utf8" else charset
-    if charset in ("utf8mb4", "utf8mb3"):
-        return _utf8(*gather(data, offset, length, absent), absent, charset)
+    if charset in UTF8:
+        return utf8(*gather(data, offset, length, absent), absent, charset)
     if charset in charset_codecs.KNOWN:
         return _each(*gather(data, offset, length, absent), absent, charset)
     if charset not in charset_tables.KNOWN:
@@ -56,8 +56,12 @@ def text(data: Bytes, offset: Int64s, length: Int64s, absent: Bytes, charset: st
     return _tabled(data, offset, length, absent, charset)
 
 
-def _utf8(offsets: npt.NDArray[np.int32], raw: Bytes, absent: Bytes, charset: str) -> Text:
-    """Almost always valid as it stands, which Arrow finds out faster than it could be converted."""
+def utf8(offsets: npt.NDArray[np.int32], raw: Bytes, absent: Bytes, charset: str) -> Text:
+    """Text in utf8mb4 or utf8mb3, by Arrow's offsets.
+
+    Almost always valid as it stands, which Arrow finds out faster than it could be converted.
+    """
+    charset = "utf8mb4" if charset == "utf8mb4" else "utf8mb3"
     array = string(offsets, raw, absent)
     try:
         array.validate(full=True)

@@ -6,14 +6,18 @@ more (MySQL has 65) the exact text that the server prints.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
-from bronze.decode.arrays import Bytes, Int64s, decimal128, string
+from bronze.decode.arrays import Bytes, Int64s, fixed, string
 
 _BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)  # bytes that hold so many digits
+_TENS = np.array([10**n for n in range(10)], np.uint64)
+_ONE_HALF: Final = 18  # digits that 64 bits hold
 
 
 def size(precision: int, scale: int) -> int:
@@ -28,11 +32,9 @@ def decimal(data: Bytes, offset: Int64s, absent: Bytes, precision: int, scale: i
     Raises ValueError for bytes that are no DECIMAL of this size.
     """
     if precision <= 38:
-        widths = _widths(precision, scale)
-        low = np.zeros(absent.size, np.uint64)
-        high = np.zeros(absent.size, np.uint64)
-        _check(_numbers(data, offset, absent, widths, low, high))
-        return decimal128(precision, scale, low.view(np.int64), high.view(np.int64), absent)
+        halves = np.zeros(2 * absent.size, np.uint64)
+        _check(put_numbers(data, offset, absent, widths(precision, scale), halves))
+        return fixed(pa.decimal128(precision, scale), halves, absent)
     offsets = np.zeros(absent.size + 1, np.int32)
     out = np.empty(absent.size * (precision + 3), np.uint8)
     _check(_texts(data, offset, absent, precision, scale, offsets, out))
@@ -44,7 +46,7 @@ def _check(sound: bool) -> None:
         raise ValueError("a DECIMAL with more in a group than its digits can say")
 
 
-def _widths(precision: int, scale: int) -> npt.NDArray[np.int64]:
+def widths(precision: int, scale: int) -> npt.NDArray[np.int64]:
     """The digits of each group, in order."""
     whole = precision - scale
     groups = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
@@ -64,9 +66,16 @@ def _group(data, at, n, flip, first):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untyped-def]
+def put_numbers(data, offset, absent, groups, halves):  # type: ignore[no-untyped-def]
+    """Write the low and the high half of each value's unscaled 128 bits, one after the other; none where it is absent.
+
+    `groups` are the type's `widths`. False for bytes that are no DECIMAL of this size.
+    """
     mask = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
+    digits = 0
+    for g in range(groups.size):
+        digits += groups[g]
     for i in range(absent.size):
         if absent[i]:
             continue
@@ -75,15 +84,16 @@ def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untype
         flip = np.uint64(0xFF) if negative else np.uint64(0)
         hi = np.uint64(0)
         lo = np.uint64(0)
-        for g in range(widths.size):
-            n = _BYTES[widths[g]]
+        for g in range(groups.size):
+            n = _BYTES[groups[g]]
+            ten = _TENS[groups[g]]
             v = _group(data, at, n, flip, g == 0)
             at += n
-            ten = np.uint64(1)
-            for _ in range(widths[g]):
-                ten *= np.uint64(10)
             if v >= ten:
                 return False
+            if digits <= _ONE_HALF:
+                lo = lo * ten + v
+                continue
             # (hi, lo) * ten + v, through 32-bit halves of lo
             a = (lo & mask) * ten + v
             b = (lo >> half) * ten + (a >> half)
@@ -92,8 +102,8 @@ def _numbers(data, offset, absent, widths, low, high):  # type: ignore[no-untype
         if negative:
             lo = ~lo + np.uint64(1)
             hi = ~hi + np.uint64(1 if lo == 0 else 0)
-        low[i] = lo
-        high[i] = hi
+        halves[2 * i] = lo
+        halves[2 * i + 1] = hi
     return True
 
 

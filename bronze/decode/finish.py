@@ -85,7 +85,7 @@ def finish(found: Found) -> Finished:
     """The column's array, of the type `found.wire.column.arrow`. Raises FailClosedError with the column's name."""
     column = found.wire.column
     try:
-        done = _FINISHERS[_meaning(found.wire)](found)
+        done = _FINISHERS[meaning(found.wire)](found)
         if done.array.type != column.arrow:
             done = done._replace(array=done.array.cast(column.arrow, safe=True))
     except (ValueError, IndexError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -97,7 +97,7 @@ def finish(found: Found) -> Finished:
     return done
 
 
-def _meaning(wire: WireColumn) -> str:
+def meaning(wire: WireColumn) -> str:
     """The finisher's name: the type on the wire, and the column's kind where bytes may mean several things."""
     code, kind = wire.type_code, wire.column.kind
     if code in _INTEGERS:
@@ -171,7 +171,7 @@ def _enum(found: Found) -> Finished:
     labels = found.wire.column.labels
     if found.value.size and int(found.value.max()) > len(labels):
         raise ValueError(f"label {int(found.value.max())} of {len(labels)}")
-    chosen = pa.array(found.value, pa.int64(), mask=found.absent == 1)
+    chosen = fixed(pa.int64(), found.value, found.absent)
     return Finished(pa.array(["", *labels], pa.string()).take(chosen))
 
 

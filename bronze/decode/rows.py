@@ -1,14 +1,16 @@
 """Row events of the binlog to Arrow structs: the whole of decoding, without I/O.
 
-One Numba pass finds every value (`walk`), then one vectorised function a column gives it its type (`finish`). Python
-code runs per column and batch, never per row, but for the few types that Arrow and NumPy have no words for.
+One Numba pass finds every value and gives the usual types theirs (`fused`); a function a column does the rest
+(`finish`). Images that lack columns, or in which anything is unusual, are walked first (`walk`) and finished column by
+column. Python code runs per column and batch, never per row, but for the few types that Arrow and NumPy have no words
+for.
 
 Nothing is guessed: lengths must add up to the event's end exactly, and a value outside its type stops the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +21,9 @@ import pyarrow as pa
 from bronze.binlog.columns import WireColumn
 from bronze.binlog.items import Presence
 from bronze.decode.finish import Finished, Found, cell, finish
+from bronze.decode.fused import fuse
 from bronze.decode.partial import filled, layouts
-from bronze.decode.walk import AFTER, BEFORE, Cut, Images, Slots, walk
+from bronze.decode.walk import AFTER, BEFORE, Cut, Images, walk
 from lakeward.errors import FailClosedError
 
 
@@ -50,8 +53,10 @@ def decode_rows(
     fit its type. Source: MySQL, `libs/mysql/binlog/event/rows_event.h`, class Rows_event.
     """
     images = events if isinstance(events, Images) else Images.of(events)
-    partial = any(presences)
-    layout = layouts(columns, presences) if partial else None
+    fused = None if any(presences) else fuse(columns, images)
+    if fused is not None:
+        return _rows(columns, images, fused.op, fused.event, fused.finished, {})
+    layout = layouts(columns, presences) if any(presences) else None
     slots = walk([cell(c) for c in columns], images, layout)
     if isinstance(slots, Cut):
         name = columns[slots.column].column.name if slots.column < len(columns) else "(the bitmap of NULLs)"
@@ -62,30 +67,47 @@ def decode_rows(
             column=name,
         )
     lost: dict[int, tuple[int, ...]] = {}
-    if partial:
+    if layout:
         slots, lost = filled(columns, slots, presences)
-    before, after = (_side(columns, slots, side) for side in (BEFORE, AFTER))
+    found = slots
+
+    def finished(side: int, n: int) -> Finished:
+        parts = (part[side, n] for part in (found.value, found.length, found.absent))
+        return finish(Found(columns[n], found.data, *parts))
+
+    return _rows(columns, images, slots.op, slots.event, finished, lost)
+
+
+def _rows(
+    columns: Sequence[WireColumn],
+    images: Images,
+    op: npt.NDArray[np.uint8],
+    event: npt.NDArray[np.int32],
+    finished: Callable[[int, int], Finished],
+    lost: dict[int, tuple[int, ...]],
+) -> DecodedRows:
+    """`finished` gives the values of a side's column."""
+    before, after = (_side(columns, op, side, finished) for side in (BEFORE, AFTER))
     done = [*before[1], *after[1]]
     return DecodedRows(
         before=before[0],
         after=after[0],
-        event=slots.event,
-        counts=np.bincount(slots.event, minlength=images.ends.size).astype(np.int64),
+        event=event,
+        counts=np.bincount(event, minlength=images.ends.size).astype(np.int64),
         zero_dates=sum(f.zero_dates for f in done),
         replaced=sum(f.replaced for f in done),
         lost=lost,
     )
 
 
-def _side(columns: Sequence[WireColumn], slots: Slots, side: int) -> tuple[pa.StructArray, list[Finished]]:
+def _side(
+    columns: Sequence[WireColumn], op: npt.NDArray[np.uint8], side: int, finished: Callable[[int, int], Finished]
+) -> tuple[pa.StructArray, list[Finished]]:
     """The before or after images, null where an event has none."""
     fields = [pa.field(c.column.name, c.column.arrow) for c in columns]
-    missing = slots.op == (0 if side == BEFORE else 2)
+    missing = op == (0 if side == BEFORE else 2)
     if missing.all():
         return pa.nulls(missing.size, pa.struct(fields)), []
-    done = [
-        finish(Found(c, slots.data, slots.value[side, n], slots.length[side, n], slots.absent[side, n]))
-        for n, c in enumerate(columns)
-    ]
+    done = [finished(side, n) for n in range(len(columns))]
     mask = pa.array(missing) if missing.any() else None
     return pa.StructArray.from_arrays([f.array for f in done], fields=fields, mask=mask), done

@@ -37,8 +37,7 @@ def datetime2(packed: Int64s, absent: Bytes, fsp: int) -> Temporal:
     """DATETIME(fsp) since MySQL 5.6: 5 bytes and the fraction, read as one big-endian number."""
     absent = absent.copy()
     out = np.zeros(absent.size, np.int64)
-    digits = (fsp + 1) // 2
-    zeros = _datetimes(packed, absent, 8 * digits, 10 ** (6 - 2 * digits), out)
+    zeros = put_datetimes(packed, absent, *fraction(fsp), out)
     _check(zeros >= 0)
     return Temporal(fixed(pa.timestamp("us"), out, absent), int(zeros))
 
@@ -54,22 +53,26 @@ def datetime_old(packed: Int64s, absent: Bytes) -> Temporal:
 
 def timestamp2(packed: Int64s, absent: Bytes, fsp: int) -> Temporal:
     """TIMESTAMP(fsp): 4 bytes of seconds since 1970 UTC and the fraction, as one big-endian number."""
+    absent = absent.copy()
+    out = np.zeros(absent.size, np.int64)
+    zeros = put_timestamps(packed, absent, *fraction(fsp), out)
+    _check(zeros >= 0)
+    return Temporal(fixed(pa.timestamp("us", "UTC"), out, absent), int(zeros))
+
+
+def fraction(fsp: int) -> tuple[int, int]:
+    """The bits of the fraction in a packed value, and how many microseconds its unit has."""
     digits = (fsp + 1) // 2
-    seconds, fraction = packed >> (8 * digits), packed & ((1 << (8 * digits)) - 1)
-    _check(not (fraction * 10 ** (6 - 2 * digits) > 999_999).any())
-    out = seconds * 1_000_000 + fraction * 10 ** (6 - 2 * digits)
-    zero = (packed == 0) & (absent == 0)
-    array = fixed(pa.timestamp("us", "UTC"), out, absent | zero)
-    return Temporal(array, int(np.count_nonzero(zero)))
+    return 8 * digits, 10 ** (6 - 2 * digits)
 
 
 def time2(packed: Int64s, absent: Bytes, fsp: int) -> pa.Array:
     """TIME(fsp) as the server prints it: 3 bytes and the fraction, biased by half the range."""
-    digits = (fsp + 1) // 2
-    signed = packed - (0x800000 << (8 * digits))
+    bits, unit = fraction(fsp)
+    signed = packed - (0x800000 << bits)
     size = np.abs(signed)
-    hms, fraction = size >> (8 * digits), (size & ((1 << (8 * digits)) - 1)) * 10 ** (6 - 2 * digits)
-    return _clock(signed < 0, hms >> 12 & 0x3FF, hms >> 6 & 63, hms & 63, fraction, fsp, absent)
+    hms, micros = size >> bits, (size & ((1 << bits) - 1)) * unit
+    return _clock(signed < 0, hms >> 12 & 0x3FF, hms >> 6 & 63, hms & 63, micros, fsp, absent)
 
 
 def time_old(packed: Int64s, absent: Bytes) -> pa.Array:
@@ -136,7 +139,25 @@ def _dates(packed, absent, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _datetimes(packed, absent, fraction_bits, fraction_unit, out):  # type: ignore[no-untyped-def]
+def put_timestamps(packed, absent, fraction_bits, fraction_unit, out):  # type: ignore[no-untyped-def]
+    """Write microseconds since 1970 UTC. How many zero dates there were, which become absent; -1 for damage."""
+    zeros = 0
+    for i in range(absent.size):
+        if absent[i] == 0:
+            if packed[i] == 0:
+                absent[i] = 1
+                zeros += 1
+                continue
+            micros = (packed[i] & ((np.int64(1) << fraction_bits) - 1)) * fraction_unit
+            if micros > 999999:
+                return -1
+            out[i] = (packed[i] >> fraction_bits) * 1000000 + micros
+    return zeros
+
+
+@njit(cache=True, nogil=True)
+def put_datetimes(packed, absent, fraction_bits, fraction_unit, out):  # type: ignore[no-untyped-def]
+    """Write microseconds since 1970-01-01 00:00. What comes back is as of `put_timestamps`."""
     zeros = 0
     for i in range(absent.size):
         if absent[i] == 0:

@@ -21,9 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from bronze.memory import borrowed, swapped, word
+
 SIGNED, UNSIGNED, BIG_ENDIAN, FIXED, VARIABLE = range(5)
 BEFORE, AFTER = 0, 1
-_DONE, _FULL, _CUT = range(3)
+DONE, FULL, CUT = range(3)  # what `walk_rows` says: all done, no room, an event that is cut off
 _INSERT, _UPDATE, _DELETE = range(3)
 
 Int64s = npt.NDArray[np.int64]
@@ -115,12 +117,12 @@ def walk(cells: Sequence[Cell], images: Images, layouts: Sequence[Layout] | None
     slots = _slots(data, len(cells), room, tables is not None)
     state = np.zeros(5, np.int64)  # event, offset in data, row, side, failing column
     while True:
-        code = _walk(data, ends, kinds, op, size, state, slots.value, slots.length, slots.absent, slots.event, slots.op,
-                     tables, slots.partial)  # fmt: skip
+        code = walk_rows(data, ends, kinds, op, size, state, slots.value, slots.length, slots.absent, slots.event,
+                         slots.op, tables, slots.partial)  # fmt: skip
         rows = int(state[2])
-        if code == _CUT:
+        if code == CUT:
             return Cut(int(state[0]), int(state[4]))
-        if code == _DONE:
+        if code == DONE:
             return _resized(slots, rows)
         slots = _resized(slots, rows, room=rows * 2)
 
@@ -180,7 +182,9 @@ def _gather(data, start, end, out, at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_op, layouts, partial):  # type: ignore[no-untyped-def]
+def walk_rows(data, ends, kinds, op, size, state, value, length, absent, event, row_op, layouts, partial):  # type: ignore[no-untyped-def]
+    """Fill the slots, from their first row on, from where `state` stands: `walk` says what each is."""
+    data = borrowed(data)
     columns = op.size
     room = event.size
     e = state[0]
@@ -197,7 +201,7 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
                 state[1] = at
                 state[2] = row
                 state[3] = side
-                return _FULL
+                return FULL
             if kind == _INSERT:
                 side = AFTER
             if side == BEFORE or kind == _INSERT:
@@ -220,7 +224,7 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
                 state[0] = e
                 state[2] = row
                 state[4] = columns
-                return _CUT
+                return CUT
             nulls = at
             at += bitmap
             for k in range(present):
@@ -236,25 +240,29 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
                     state[0] = e
                     state[2] = row
                     state[4] = c
-                    return _CUT
-                v = np.int64(0)
-                if o == FIXED:
-                    v = at
-                elif o == BIG_ENDIAN:
-                    for i in range(n):
-                        v = v << 8 | np.int64(data[at + i])
-                else:
-                    for i in range(n):
-                        v |= np.int64(data[at + i]) << (8 * i)
-                    if o == SIGNED and n < 8:
-                        v = v << (64 - 8 * n) >> (64 - 8 * n)
+                    return CUT
+                v = np.int64(at)
+                if o != FIXED:
+                    bits = np.uint64(0)
+                    if at + 8 <= data.size:
+                        bits = word(data, at)
+                    else:
+                        for i in range(n):
+                            bits |= np.uint64(data[at + i]) << np.uint64(8 * i)
+                    rest = np.uint64(64 - 8 * n)
+                    if o == BIG_ENDIAN:
+                        v = np.int64(swapped(bits) >> rest)
+                    elif o == SIGNED:
+                        v = np.int64(bits << rest) >> np.int64(rest)
+                    else:
+                        v = np.int64(bits << rest >> rest)
                 at += n
                 if o == VARIABLE:
                     if v < 0 or at + v > end:
                         state[0] = e
                         state[2] = row
                         state[4] = c
-                        return _CUT
+                        return CUT
                     length[side, c, row] = v
                     value[side, c, row] = at
                     at += v
@@ -269,11 +277,11 @@ def _walk(data, ends, kinds, op, size, state, value, length, absent, event, row_
                 state[0] = e
                 state[2] = row
                 state[4] = columns
-                return _CUT
+                return CUT
             side = BEFORE
             event[row] = e
             row_op[row] = kind
             row += 1
         e += 1
     state[2] = row
-    return _DONE
+    return DONE

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from bronze.binlog.columns import WireColumn
+from bronze.decode.fused import fuse
 from bronze.decode.rows import decode_rows
+from bronze.decode.walk import Images
 from lakeward.errors import FailClosedError
 from lakeward.schema import Column
 
@@ -89,6 +91,61 @@ def test_bytes_left_over_are_refused() -> None:
 def test_an_update_without_its_after_image_is_refused() -> None:
     with pytest.raises(FailClosedError):
         decode_rows(_TABLE, [("u", _image(1, "a")), ("c", _image(2, "b"))])
+
+
+def test_rows_taken_together_are_what_they_are_column_by_column(monkeypatch) -> None:
+    """Over many blocks of rows, with each kind of event, NULLs, zero dates, bad UTF-8 and more rows than expected."""
+    rng = random.Random(5)
+    columns = (
+        *_TABLE,
+        WireColumn(8, 0, 0, Column("big", "bigint", unsigned=True)),
+        WireColumn(17, 3, 0, Column("seen", "timestamp", fsp=3)),
+        WireColumn(252, 2, 63, Column("blob", "blob")),
+        WireColumn(247, 1, 45, Column("state", "enum", labels=("a", "b"), charset="utf8mb4")),
+        WireColumn(16, 9, 0, Column("flags", "bit", length=9)),
+        WireColumn(246, 40 << 8 | 2, 0, Column("wide", "decimal", precision=40, scale=2)),
+        WireColumn(246, 30 << 8, 0, Column("money", "decimal", precision=30)),
+    )
+
+    def values() -> list[bytes]:
+        name = rng.choice([b"", b"a", "Łódź".encode() * 4, b"\xff" * 3])
+        blob = rng.randbytes(rng.randrange(90))
+        nines = bytes.fromhex("3b9ac9ff")  # 999999999
+        money = b"\x80\1" + nines * 3
+        return [
+            rng.randbytes(4),
+            bytes([len(name)]) + name,
+            rng.choice([_REST[:5], bytes(255 - b for b in _REST[:5])]),
+            rng.choice([_REST[5:13], b"\x80" + b"\0" * 7]),
+            _REST[13:],
+            rng.randbytes(8),
+            rng.choice([b"\0" * 6, b"\x65\0\0\0\x03\xe7"]),
+            struct.pack("<H", len(blob)) + blob,
+            bytes([rng.randrange(3)]),
+            rng.randbytes(2),
+            b"\x82" + nines * 4 + b"\7",
+            rng.choice([money, bytes(255 - b for b in money)]),
+        ]
+
+    def image() -> bytes:
+        lacking = rng.choice([0, 0, 0xFFF, rng.randrange(0x1000)])
+        return struct.pack("<H", 0xF000 | lacking) + b"".join(v for n, v in enumerate(values()) if not lacking >> n & 1)
+
+    events = []
+    for size in (1, 127, 128, 129, 300, 2, 700):
+        op = rng.choice("cud")
+        events.append((op, b"".join(image() for _ in range(size * (1 + (op == "u"))))))
+    assert fuse(columns, Images.of(events)) is not None
+    together = decode_rows(columns, events)
+    monkeypatch.setattr("bronze.decode.rows.fuse", lambda *_: None)
+    apart = decode_rows(columns, events)
+    for side in ("before", "after"):
+        getattr(together, side).validate(full=True)
+        assert getattr(together, side).equals(getattr(apart, side))
+    for told in ("event", "counts"):
+        assert getattr(together, told).tolist() == getattr(apart, told).tolist()
+    assert together.zero_dates == apart.zero_dates > 0
+    assert together.replaced == apart.replaced > 0
 
 
 def test_damaged_events_are_refused_or_decoded_but_never_read_outside() -> None:
