@@ -13,7 +13,8 @@ PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # a server's restart takes less, a 
 class Outage:
     """One run's failures in a row. What was committed in between ends the row."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: str) -> None:
+        self.server = server  # its address
         self.tries = 0
         self._batch: int | None = None
 
@@ -23,6 +24,7 @@ class Outage:
             self.tries, self._batch = 0, batch
         if self.tries == len(PAUSES_S):
             error.hint = "see whether the source runs and can be reached, then run the same command again"
+            error.facts.setdefault("server", self.server)
             error.facts["tried"] = f"{self.tries} times more, over {sum(PAUSES_S):g} s"
             raise error
         pause = PAUSES_S[self.tries]

@@ -283,7 +283,7 @@ def run(
     A source that goes away is waited for, and the run goes on from what is committed, as the next run would.
     """
     began, before = time.monotonic(), load_bronze(lake)
-    outage, warnings = Outage(), list[str]()
+    outage, warnings = Outage("{1}:{2}".format(*config.source.address())), list[str]()
     while True:
         ingest = None
         try:

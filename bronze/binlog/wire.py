@@ -30,6 +30,7 @@ from bronze.source.connection import open_connection, translated
 from lakeward.errors import ConnectionLostError, LakewardError, TerminalError, TransientError, WrongServerError
 
 _ER_MASTER_FATAL_ERROR_READING_BINLOG: Final = 1236
+SILENT_S = 90.0  # without a byte of a dump: the server, or the way to it, is gone
 _SEVERAL_HEARTBEATS: Final = 3
 _DUMP_FLAGS_AT: Final = 9  # in COM_BINLOG_DUMP: length and number of the packet, command, position, flags
 _SEND_ANNOTATE_ROWS: Final = 0x02
@@ -63,7 +64,8 @@ class Dump:
         self.file = file
         self.pos = pos
         self._connection: Any = None
-        silence_s = max(_SEVERAL_HEARTBEATS * heartbeat_s, 30.0)
+        self._server = f"{settings['host']}:{settings['port']}"
+        silence_s = max(_SEVERAL_HEARTBEATS * heartbeat_s, SILENT_S)
 
         def connect(**_: Any) -> pymysql.Connection:
             self._connection = open_connection(dict(settings), proven=True, read_timeout_s=silence_s)
@@ -142,7 +144,11 @@ class Dump:
         if code == _ER_MASTER_FATAL_ERROR_READING_BINLOG:
             return dump_error(text, self.file, self.pos)
         if isinstance(error, TimeoutError):
-            return ConnectionLostError("the server sent nothing for too long", hint="run again", file=self.file)
+            return ConnectionLostError(
+                f"{self._server} fell silent while its binlog was read",
+                hint="see whether the source runs and can be reached, then run the same command again",
+                file=self.file,
+            )
         return translated(error, f"reading its binlog from {self.file} on")
 
 

@@ -18,7 +18,7 @@ from pymysql.protocol import MysqlPacket
 from bronze.snapshot import kernels
 from bronze.snapshot.convert import Converter
 from bronze.source.connection import translated
-from lakeward.errors import FailClosedError, TransientError
+from lakeward.errors import ConnectionLostError, FailClosedError
 from lakeward.schema import TableSchema
 
 BATCH_ROWS = 65_536
@@ -30,9 +30,10 @@ class RowReader:
     """Iterates over `pa.StructArray`s of type `schema.image()`; `zero_dates` counts dates that became NULL so far,
     `replaced` texts that the server sent with bytes which are no UTF-8.
 
-    Raises TransientError when the connection is lost or the server ends the query for a passing reason, TerminalError
-    for other server errors (a table that is gone), FailClosedError for a value that cannot be read. An iteration that
-    is not finished closes the connection: what is left of a result set has no other end.
+    Raises ConnectionLostError when the connection is lost or silent, TransientError when the server ends the query for
+    a passing reason, TerminalError for other server errors (a table that is gone), FailClosedError for a value that
+    cannot be read. An iteration that is not finished closes the connection: what is left of a result set has no other
+    end.
     """
 
     def __init__(self, conn: pymysql.Connection, schema: TableSchema, sql: str) -> None:
@@ -103,7 +104,7 @@ class RowReader:
             room[:got] = stream.read(got)
             self._drained = True
         if not got:
-            raise TransientError(
+            raise ConnectionLostError(
                 f"the source closed the connection while {self._schema.name} was being read",
                 hint="run the same command again",
             )

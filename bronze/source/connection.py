@@ -17,7 +17,7 @@ from pymysql.constants import CR, ER
 from lakeward.config import Source
 from lakeward.errors import ConnectionLostError, LakewardError, TerminalError, TransientError
 
-CONNECT_TIMEOUT_S = 20
+CONNECT_TIMEOUT_S = 20  # of each wait until a session is ready: a server that accepts may still say nothing
 READ_TIMEOUT_S = 600  # of one wait for bytes; a first row may be long in coming when the server has to sort
 WRITE_TIMEOUT_S = 60
 # The server gives up on a client that reads slowly: 60 s by default, which one pause of a busy executor can exceed.
@@ -73,18 +73,21 @@ def connect(source: Source, password: str | None) -> pymysql.Connection:
 
 
 def open_connection(
-    settings: dict[str, Any], *, proven: bool = False, read_timeout_s: float = READ_TIMEOUT_S
+    settings: dict[str, Any], *, proven: bool = False, read_timeout_s: float | None = None
 ) -> pymysql.Connection:
     """A connection from `settings`.
 
     `proven` says that this run has reached the server before, so that a refused connection is a restart and not a
-    wrong address. Raises TerminalError (wrong password, unknown host, refused, TLS) and ConnectionLostError (it is
-    out of connections, is going down, or does not answer).
+    wrong address. No wait on it is endless: a statement fails with ConnectionLostError when no byte comes for
+    `read_timeout_s` (READ_TIMEOUT_S). Raises TerminalError (wrong password, unknown host, refused, TLS) and
+    ConnectionLostError (it is out of connections, is going down, or does not answer).
     """
     try:
-        connection = _Connection(**{**arguments(settings), "read_timeout": read_timeout_s})
+        connection = _Connection(**arguments(settings))
         if "mariadb" not in connection.get_server_info().lower():
             _mysql_session(connection)
+        connection._read_timeout = READ_TIMEOUT_S if read_timeout_s is None else read_timeout_s
+        connection._write_timeout = WRITE_TIMEOUT_S
     except (pymysql.Error, OSError) as error:
         raise _connect_error(error, settings, proven) from error
     return connection
@@ -106,8 +109,8 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
         "autocommit": True,
         "init_command": _SESSION,
         "connect_timeout": CONNECT_TIMEOUT_S,
-        "read_timeout": READ_TIMEOUT_S,
-        "write_timeout": WRITE_TIMEOUT_S,
+        "read_timeout": CONNECT_TIMEOUT_S,
+        "write_timeout": CONNECT_TIMEOUT_S,
         "program_name": "lakeward",
         **_tls_arguments(settings["tls"]),
     }
