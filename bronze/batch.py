@@ -48,6 +48,8 @@ def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequenc
             known = {c["name"] for c in entry["added"]}
             entry["added"] += [c for c in manifest.added.get(name, []) if c["name"] not in known]
             entry |= {mark: True for mark in _MARKS if name in getattr(manifest, mark)}
+            if name in manifest.altered:
+                entry.setdefault("unfinished", manifest.altered[name])
             for change, other in (("altered", "dropped"), ("dropped", "altered")):
                 if name in getattr(manifest, change):
                     entry[change] = getattr(manifest, change)[name]
@@ -106,10 +108,12 @@ def _note(state: BronzeState, intent: dict[str, Any]) -> None:
                 setattr(table, mark, intent["batch"])
         if entry["last"] and (table.last is None or Position.from_json(entry["last"]) > table.last):
             table.last = Position.from_json(entry["last"])
+        table.unfinished = table.unfinished or entry.get("unfinished")
         if "altered" in entry:
             table.status, table.reason = "waiting for snapshot", entry["altered"]
         if "dropped" in entry:
-            table.status, table.reason, table.dropped = "stopped", entry["dropped"], True
+            table.stop(entry["dropped"])
+            table.dropped = True
     for name, numbers in intent.get("chunks", {}).items():
         table = state.tables[name]
         table.chunks_done = sorted({*table.chunks_done, *numbers})

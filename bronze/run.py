@@ -122,7 +122,7 @@ class Ingest:
                 table.status, table.reason, table.dropped = "waiting for snapshot", "it is back", False
         for table in self.state.tables.values():
             if table.status != "stopped" and not self.config.source.wants(table.name):
-                table.status, table.reason = "stopped", "left out by the configuration"
+                table.stop("left out by the configuration")
         if self.state.checkpoint is None and not found:
             self.warnings.append("no table of the source is followed: check [source] include and the user's grants")
 
@@ -152,14 +152,17 @@ class Ingest:
         """Add the events before those that bronze holds, where that was asked for."""
         while (at := Earlier.of(self.state)) is not None:
             manifests, end = self._read_earlier(at, "read")
-            land(self.spark(), self.lake, self.state, [m for m in manifests if m.files], earlier=end)
+            land(self.spark(), self.lake, self.state, [m for m in manifests if m.files or m.altered], earlier=end)
         if finish_earlier(self.state):
             save_bronze(self.lake, self.state)
 
     def _read_earlier(self, at: Earlier, past: Past) -> tuple[list[Manifest], dict[str, Any]]:
         spark = self.spark()
         followed = self._followed(spark, list(at.spans))
-        tables = {n: replace(f, start=at.spans[n][0], stop=at.spans[n][1]) for n, f in followed.items()}
+        tables = {
+            n: replace(f, start=at.spans[n][0], stop=at.spans[n][1], counts=f.start <= at.spans[n][0])
+            for n, f in followed.items()
+        }
         manifests, end = self._read(spark, at.at, at.until, tables, past=past)
         if end is None:
             raise TransientError(f"the source sends nothing from {at.at} on", hint="run the same command again")
@@ -251,6 +254,7 @@ class Ingest:
             known = [(c.name, c.arrow, c.masked, c.kind in ("uuid", "inet4", "inet6")) for c in table.schema.columns]
             if sorted(shape, key=str) != sorted(known, key=str) or set(schema.keys) != set(table.schema.keys):
                 table.status, table.reason = "waiting for snapshot", "its definition is not what it was"
+                table.unfinished = table.reason
             else:
                 table.schema = schema
 

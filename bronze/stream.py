@@ -207,7 +207,7 @@ class _Range:
             if not self.work.tables[name].truncate:
                 return "ignored"
             self._truncate(name, statement)
-        elif self.work.past:
+        elif not self.work.tables[name].counts:
             return "ignored"
         elif isinstance(effect, (Drop, DropSchema)):
             self._drop(name, f"dropped at the source {where}")
@@ -230,8 +230,7 @@ class _Range:
         return "followed"
 
     def _drop(self, name: str, why: str) -> None:
-        self.manifest.altered.pop(name, None)
-        self.manifest.dropped[name] = why
+        self.manifest.dropped[name] = why  # beside what was altered before, which silver may then not have
         self.manifest.discover = True
 
     def _read_again(self, name: str, why: str) -> Done:
@@ -314,7 +313,7 @@ class _Range:
         self, name: TableName, fit: Conformed, rows: DecodedRows, events: list[RowsEvent], stamps: list[EventStamp]
     ) -> None:
         gaps = unknown(events, fit, rows, self.schemas[str(name)], self.work.flavour)
-        if gaps and gaps.why and not self.work.past:
+        if gaps and gaps.why and self.work.tables[str(name)].counts:
             self.manifest.altered.setdefault(str(name), gaps.why)
         names = (gaps.absent, gaps.before_absent) if gaps else ()
         if gaps and str(name) not in self.manifest.partial:

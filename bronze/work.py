@@ -24,6 +24,7 @@ class Followed:
     excluded: tuple[str, ...] = ()
     truncate: bool = True
     stop: Position | None = None
+    counts: bool = True  # silver reads the events, so what none of them tells has the table read again
 
     def takes(self, here: Position) -> bool:
         return here >= self.start and (self.stop is None or here < self.stop)
@@ -62,7 +63,7 @@ class Manifest:
     last: dict[str, dict[str, int]] = field(default_factory=dict)
     added: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # columns, as their tables now have them
     altered: dict[str, str] = field(default_factory=dict)  # tables to be read again, with the reason
-    dropped: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)  # also where they were altered before
     discover: bool = False  # a table was made or renamed: look at the catalog again
     zero_dates: int = 0  # that became NULL
     replaced: int = 0  # text values with bytes that are no text

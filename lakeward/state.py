@@ -43,10 +43,17 @@ class BronzeTable:
     partial: int = 0  # the last batch with an event that lacks columns
     truncated: int = 0  # the last batch with a TRUNCATE
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
+    unfinished: str | None = None  # why this generation's last events do not tell its rows: silver may not have them
 
     @property
     def name(self) -> TableName:
         return self.schema.name
+
+    def stop(self, reason: str) -> None:
+        """Follow it no further. One that was yet to be read again never will be, and its reason says so."""
+        self.status, self.reason = "stopped", reason
+        if self.unfinished:
+            self.reason += f"; before that it was to be read again ({self.unfinished}), so silver keeps what it has"
 
 
 @dataclass

@@ -108,11 +108,11 @@ def takes_part(table: BronzeTable, silver: SilverState, cut: Position) -> bool:
     """Whether bronze holds all of a table's events before `cut`, or all that there will ever be.
 
     A stopped table keeps what it has. It goes on to its last event where its generation is in silver, or was whole
-    when the source dropped it.
+    when the source dropped it; not where it was to be read again first, since no event tells some of its values.
     """
     if table.status == "streaming":
         return True
-    if table.status != "stopped":
+    if table.status != "stopped" or table.unfinished:
         return False
     known = silver.tables.get(str(table.name))
     if known is not None and known.generation == table.generation:

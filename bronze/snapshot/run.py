@@ -73,7 +73,7 @@ class Snapshotter:
         table.status = "snapshot"
         table.generation += 1
         table.start, table.high = start.at, None
-        table.chunks_done, table.snapshot_rows, table.dropped = [], 0, False
+        table.chunks_done, table.snapshot_rows, table.dropped, table.unfinished = [], 0, False, None
         chunks = [] if schema.counted else plan(self.connection, schema.clear(), self.config.source.chunk_rows)
         table.chunks = [c.to_json() for c in chunks]
         if ensure_table(self.spark, self.lake.table("bronze", table.name), schema) == "replaced":
@@ -129,8 +129,9 @@ class Snapshotter:
                 table.status, table.reason = "streaming", None
 
     def _gone(self, table: BronzeTable, reason: str) -> None:
-        table.status, table.reason, table.dropped = "stopped", reason, True
-        print(f"warning: {table.name} is stopped: {reason}", file=sys.stderr)
+        table.stop(reason)
+        table.dropped = True
+        print(f"warning: {table.name} is stopped: {table.reason}", file=sys.stderr)
 
     def _table(self, work: ChunkWork) -> BronzeTable:
         return self.state.tables[str(work.schema.name)]

@@ -34,9 +34,11 @@ class Source:
     def lake(self, folder, **source) -> None:
         self.bronze = Sparkless(folder, ensure_replicator(self.server, [EVERY_SCHEMA]), ["shop.*"], **source)
 
-    def execute(self, sql) -> None:
+    def execute(self, *statements) -> None:
+        """In one session."""
         with self.server.admin() as connection, connection.cursor() as cursor:
-            cursor.execute(sql)
+            for sql in statements:
+                cursor.execute(sql)
 
     def insert(self, *numbers, table="t") -> None:
         for n in numbers:
@@ -250,3 +252,47 @@ def test_events_of_another_shape_are_refused_with_where_to_begin(source) -> None
     source.run()  # nothing of it was begun
     source.run(between)
     assert [e["after"]["id"] for e in source.bronze.events("shop.t") if not e["source"]["snapshot"]] == [2]
+
+
+PARTIAL = (
+    "SET SESSION binlog_row_image = MINIMAL",
+    "INSERT INTO shop.t (id) VALUES (1)",
+    "UPDATE shop.t SET v = 5",
+)
+
+
+@both
+def test_earlier_events_that_lack_columns_say_so_and_nothing_is_read_again_for_them(source) -> None:
+    point, _ = source.here()
+    source.execute(*PARTIAL)
+    source.run()
+    source.run(point)
+    table = source.bronze.state.tables["shop.t"]
+    assert (table.status, table.generation, table.unfinished) == ("streaming", 1, None)
+    inserted, updated, read = source.bronze.events("shop.t")
+    assert (inserted["op"], inserted["after"], inserted["source"]["absent"]) == ("c", {"id": 1, "v": None}, ["v"])
+    assert (updated["op"], updated["after"], updated["source"]["absent"]) == ("u", {"id": 1, "v": 5}, None)
+    assert (updated["before"], updated["source"]["before_absent"]) == ({"id": 1, "v": None}, ["v"])
+    assert (read["op"], read["after"]) == ("r", {"id": 1, "v": 5})
+
+
+@both
+@pytest.mark.parametrize(
+    "statements", [PARTIAL[:2], ("DROP TABLE shop.t", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)")]
+)
+def test_a_table_that_begins_where_no_event_tells_its_rows_is_snapshotted_instead(source, statements) -> None:
+    source.bronze.source["exclude"] = ["shop.t"]
+    source.run()
+    point, _ = source.here()
+    source.insert(7)
+    source.execute(*statements)
+    source.insert(8, table="u")
+    source.run()
+    source.bronze.source["exclude"] = []
+    source.run(point, "shop.t")
+    table = source.bronze.state.tables["shop.t"]
+    assert (table.status, table.generation, table.unfinished) == ("streaming", 2, None)
+    kept = [7, 1] if statements == PARTIAL[:2] else []
+    snapshot = [e["after"]["id"] for e in source.bronze.events("shop.t") if e["source"]["snapshot"]]
+    assert sorted(snapshot) == sorted(kept)
+    source.assert_each_event_once()
