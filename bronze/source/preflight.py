@@ -83,8 +83,9 @@ def _binlog(flavour: Flavour, settings: Settings) -> list[Finding]:
             found.append(error(f"{name} is {now}, and has to be {value}", _set(flavour, settings, name, value)))
     if "PARTIAL_JSON" in settings.get("binlog_row_value_options", ""):
         found.append(
-            error(
-                "binlog_row_value_options is PARTIAL_JSON: updates of JSON columns are logged as differences",
+            warning(
+                "binlog_row_value_options is PARTIAL_JSON: updates of JSON columns are logged as differences, which "
+                "are read one event at a time and not many at once",
                 _set(flavour, settings, "binlog_row_value_options", ""),
             )
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from servers.sparkless import Sparkless
 
 from bronze.source.connection import connect
 from bronze.source.preflight import check, require
 from lakeward.config import parse
 from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
+from lakeward.embedded.replicator import replicator_url as url_of
 from lakeward.errors import TerminalError
 
 BAD = [
@@ -67,6 +69,27 @@ def test_each_wrong_setting_is_found_and_its_statement_mends_it(flavour, own_ser
             assert finding.remedy in str(caught.value)
             cursor.execute(finding.remedy.partition(";")[0])
         assert _errors(_findings(server.port, "p", user="p")) == []
+
+
+def test_a_server_that_logs_differences_of_json_is_followed_with_a_warning(own_server, tmp_path) -> None:
+    server = own_server("mysql", settings={"binlog_row_value_options": "PARTIAL_JSON"})
+    password = ensure_replicator(server, [EVERY_SCHEMA])
+    with contextlib.closing(server.admin()) as conn, conn.cursor() as cursor:
+        cursor.execute("CREATE DATABASE shop")
+        cursor.execute("CREATE TABLE shop.t (id INT PRIMARY KEY, doc JSON)")
+        found = _findings(server.port, password)
+        assert _errors(found) == []
+        (said,) = [f for f in found if "PARTIAL_JSON" in f.what]
+        lake = Sparkless(tmp_path, password, ["shop.*"])
+        lake.run(url_of(server))
+        cursor.execute("INSERT INTO shop.t VALUES (1, CONCAT('{\"long\": \"', REPEAT('x', 500), '\", \"n\": 1}'))")
+        cursor.execute("UPDATE shop.t SET doc = JSON_SET(doc, '$.n', 2, '$.m', 1.5)")
+        lake.run(url_of(server))
+        cursor.execute("SELECT doc FROM shop.t")
+        assert lake.events("shop.t")[-1]["after"]["doc"] == cursor.fetchone()[0]
+        assert lake.state.tables["shop.t"].generation == 1
+        cursor.execute(said.remedy.partition(";")[0])
+        assert not [f for f in _findings(server.port, password) if "PARTIAL_JSON" in f.what]
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
