@@ -232,6 +232,8 @@ def _column(number: int, name: str, code: int, meta: int, nullable: bool, fields
     text = collation_id not in (0, BINARY) or code in (ENUM, SET)
     found = fields.collation(collation_id, name) if text else None
     width = found.width if found else 1
+    # The server sends labels that are binary as they are, to a client that takes them for utf8mb4.
+    labels_in = "utf8mb4" if found is None or collation_id == BINARY else found.charset
     kind = _KINDS.get(code) or {
         STRING: "char" if text else "binary",
         VARCHAR: "varchar" if text else "varbinary",
@@ -254,9 +256,7 @@ def _column(number: int, name: str, code: int, meta: int, nullable: bool, fields
         fsp=meta if code in (TIMESTAMP2, DATETIME2, TIME2) else 0,
         charset=found.charset if found else None,
         collation=found.name if found else None,
-        labels=tuple(decode(label, found.charset) for label in fields.labels[number])
-        if found and code in (ENUM, SET)
-        else (),
+        labels=tuple(decode(label, labels_in) for label in fields.labels[number]) if code in (ENUM, SET) else (),
         nullable=nullable,
     )
     return WireColumn(code, meta, collation_id, column)

@@ -32,6 +32,7 @@ _ESCAPES = {
     b"\r": b"\\r",
 }
 _DECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
+_DECIMAL_DIGITS = 81  # nine groups: an expression may have more than the 65 of a column (`my_decimal.h`)
 _BASE64_LINE = 76
 
 
@@ -188,7 +189,7 @@ def _opaque(kind: int, raw: bytes) -> bytes:
 
 
 def _decimal(raw: bytes) -> bytes:
-    if len(raw) < 3 or not 0 < raw[0] <= 65 or raw[1] > raw[0] or len(raw) != 2 + size(raw[0], raw[1]):
+    if len(raw) < 3 or not 0 < raw[0] <= _DECIMAL_DIGITS or raw[1] > raw[0] or len(raw) != 2 + size(raw[0], raw[1]):
         raise ValueError("a damaged DECIMAL in a JSON document")
     data = np.frombuffer(raw, np.uint8)
     array = decimal(data, np.array([2]), np.zeros(1, np.uint8), raw[0], raw[1])

@@ -17,7 +17,7 @@ from pymysql.constants import CR, ER
 from lakeward.config import Source
 from lakeward.errors import ConnectionLostError, LakewardError, TerminalError, TransientError
 
-CONNECT_TIMEOUT_S = 20  # of each wait until a session is ready: a server that accepts may still say nothing
+CONNECT_TIMEOUT_S = 20.0  # of each wait until a session is ready: a server that accepts may still say nothing
 READ_TIMEOUT_S = 600  # of one wait for bytes; a first row may be long in coming when the server has to sort
 WRITE_TIMEOUT_S = 60
 # The server gives up on a client that reads slowly: 60 s by default, which one pause of a busy executor can exceed.

@@ -107,5 +107,6 @@ def _read(database: Database, case: GoldenCase, events: list[RowsEvent]) -> Read
 
 
 def _printed(database: Database, table: str, column: Column) -> list[Any]:
-    what = "CAST(v AS CHAR)" if column.kind in ("time", "decimal") else "v"
+    # PyMySQL takes the labels of an ENUM or SET in the charset binary for bytes.
+    what = "CAST(v AS CHAR)" if column.kind in ("time", "decimal", "enum", "set") else "v"
     return [v for (v,) in database.query(f"SELECT {what} FROM {table} ORDER BY id")]
