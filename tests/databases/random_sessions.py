@@ -74,8 +74,7 @@ class Traffic:
 
     def __exit__(self, *_: object) -> None:
         """What is prepared would keep the schema from being dropped."""
-        if self.left is not None:
-            self.left.session.close()
+        self._end_left()  # by its own session: one that is closed lets go of it when the server gets round to that
         with self._session() as session:
             for name in list(self.open):
                 self._run(session, f"XA ROLLBACK {name}")
