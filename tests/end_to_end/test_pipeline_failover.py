@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -60,7 +61,7 @@ def load(server: EmbeddedServer) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_silver_goes_on_at_the_promoted_replica_and_equals_it(flavour: str, own_server: Any, pipeline_of: Any) -> None:
+def test_silver_goes_on_at_the_promoted_replica_and_equals_it(flavour: str, own_server: Any, new_pipeline: Any, tmp_path: Path) -> None:
     source, replica = own_server(flavour), own_server(flavour, settings=SETTINGS[flavour])
     password = ensure_replicator(source, [EVERY_SCHEMA])
     replicate(source, replica)
@@ -69,7 +70,7 @@ def test_silver_goes_on_at_the_promoted_replica_and_equals_it(flavour: str, own_
         cursor.execute("USE shop")
         for statement in TABLES:
             cursor.execute(statement)
-        lake = pipeline_of(Database("shop", source, connection), password)
+        lake = new_pipeline(tmp_path, Database("shop", source, connection), password)
         lake.run()
         with load(source):
             time.sleep(0.5)
@@ -82,7 +83,7 @@ def test_silver_goes_on_at_the_promoted_replica_and_equals_it(flavour: str, own_
             source.kill()
     promote(replica)
     with replica.admin("shop") as connection, connection.cursor() as cursor:
-        lake = pipeline_of(Database("shop", replica, connection), password)
+        lake = new_pipeline(tmp_path, Database("shop", replica, connection), password)
         cursor.execute("UPDATE accounts SET id = id + 1000 WHERE id >= 200")
         cursor.execute("DELETE FROM log WHERE w = 1 LIMIT 3")
         with load(replica):
