@@ -11,6 +11,7 @@ such files.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -152,7 +153,7 @@ def _sized(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.python.worker.reuse": "true",
-        "spark.executorEnv.NUMBA_CACHE_DIR": str(cache_dir() / "numba"),
+        "spark.executorEnv.NUMBA_CACHE_DIR": str(_kernel_cache()),
         **(
             {
                 "spark.sql.shuffle.partitions": partitions,
@@ -182,9 +183,18 @@ def _prepare_environment() -> None:
     os.environ["JAVA_HOME"] = str(wrapper_home(java_home(), cache_dir()))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = _python_path()
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "numba"))
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
     # The launcher, a JVM of its own that only assembles a command line, gains nothing from optimising itself.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+
+
+def _kernel_cache() -> Path:
+    """Where compiled kernels are kept, a folder for each version of the sources: Numba itself looks at the file that a
+    kernel is in, and not at those whose functions it has compiled into it."""
+    sources = hashlib.sha256()
+    for file in sorted((Path(__file__).resolve().parent.parent / "bronze").rglob("*.py")):
+        sources.update(file.read_bytes())
+    return cache_dir() / "numba" / sources.hexdigest()[:12]
 
 
 def _python_path() -> str:

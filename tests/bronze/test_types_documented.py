@@ -37,7 +37,7 @@ def lines() -> Iterator[Line]:
         if "the unsigned ones" in source:
             words += [f"{word} UNSIGNED" for word in ("TINYINT", "SMALLINT", "MEDIUMINT")]
         if "and kin" in source:
-            words += [word.upper() for word in _GEOMETRIES - {"geomcollection"}]
+            words += [word.upper() for word in sorted(_GEOMETRIES - {"geomcollection"})]
         words += [more for word in words for more in SIZES.get(word, ())]
         flavours = (only[1].lower(),) if only else ("mysql", "mariadb")
         became = frozenset(re.findall(r"[A-Z][A-Z_]+", re.sub(r"<.*>", "", lake)))

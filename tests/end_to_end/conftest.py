@@ -100,7 +100,7 @@ class Pipeline:
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """`lakeward …` as a process of its own in the lake's folder."""
-        env = {**os.environ, "LAKEWARD_SPARK_MASTER": "local[2]", **environment}
+        env = {**os.environ, "SOURCE_PASSWORD": self.password, "LAKEWARD_SPARK_MASTER": "local[2]", **environment}
         return subprocess.run(
             [LAKEWARD, *arguments], cwd=self.folder, env=env, capture_output=True, text=True, timeout=400, check=False
         )
@@ -108,11 +108,10 @@ class Pipeline:
     def write_config(self, source: Mapping[str, Any] | None = None, rest: str = "") -> None:
         values = {
             "url": f"mysql://replicator@127.0.0.1:{self.database.server.port}",
-            "password": f"file:{self.folder / 'password'}",
+            "password": "env:SOURCE_PASSWORD",
             "include": [f"{self.database.name}.*"],
             **(source or {}),
         }
-        (self.folder / "password").write_text(self.password, encoding="utf-8")
         lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
         (self.folder / "lakeward.toml").write_text(
             f'[source]\n{lines}\n[lake]\nroot = "lake"\n{rest}', encoding="utf-8"
@@ -125,7 +124,9 @@ def _named(name: str) -> TableName:
 
 @pytest.fixture(scope="session")
 def new_pipeline(spark: SparkSession) -> Callable[..., Pipeline]:
-    """`new_pipeline(folder, database, password, include=[…])`: the lake in `folder`, new or as it is there."""
+    """`new_pipeline(folder, database, password, include=[…])`: the lake in `folder`, new or as it is there.
+
+    Its stages take the password from SOURCE_PASSWORD."""
 
     def make(folder: Path, database: Database, password: str, **source: Any) -> Pipeline:
         # Catalogs are a session's own, and the warehouse is this lake's.
@@ -140,6 +141,11 @@ def new_pipeline(spark: SparkSession) -> Callable[..., Pipeline]:
 
 @pytest.fixture
 def pipeline(
-    new_pipeline: Callable[..., Pipeline], database: Database, replicator_password: str, tmp_path: Path
+    new_pipeline: Callable[..., Pipeline],
+    database: Database,
+    replicator_password: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Pipeline:
+    monkeypatch.setenv("SOURCE_PASSWORD", replicator_password)
     return new_pipeline(tmp_path, database, replicator_password)

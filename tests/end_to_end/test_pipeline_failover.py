@@ -61,9 +61,12 @@ def load(server: EmbeddedServer) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_silver_goes_on_at_the_promoted_replica_and_equals_it(flavour: str, own_server: Any, new_pipeline: Any, tmp_path: Path) -> None:
+def test_silver_goes_on_at_the_promoted_replica_and_equals_it(
+    flavour: str, own_server: Any, new_pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, replica = own_server(flavour), own_server(flavour, settings=SETTINGS[flavour])
     password = ensure_replicator(source, [EVERY_SCHEMA])
+    monkeypatch.setenv("SOURCE_PASSWORD", password)
     replicate(source, replica)
     with source.admin() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE shop")

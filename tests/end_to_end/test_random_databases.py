@@ -22,28 +22,26 @@ from lakeward.embedded.server import EmbeddedServer
 FIRST = int(os.environ.get("LAKEWARD_FIRST_SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("LAKEWARD_SEEDS", "3")))
 TOGETHER = 25
-pytestmark = pytest.mark.timeout(1200 + 60 * len(SEEDS))  # the first of a server's tests waits for all of them
+GROUPS = [SEEDS[first : first + TOGETHER] for first in range(0, len(SEEDS), TOGETHER)]
+pytestmark = pytest.mark.timeout(1200 + 60 * TOGETHER)
 Faults = dict[int, list[str]]
 
 
-@pytest.fixture(scope="module")
-def faults(
-    server: EmbeddedServer, new_pipeline: Callable[..., Any], replicator_password: str, tmp_path_factory: Any
-) -> Faults:
-    """What is wrong with each seed."""
-    found: Faults = {}
+@pytest.mark.parametrize("seeds", GROUPS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_random_databases_under_random_traffic_equal_their_lake(
+    seeds: Sequence[int],
+    server: EmbeddedServer,
+    new_pipeline: Callable[..., Any],
+    replicator_password: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOURCE_PASSWORD", replicator_password)
 
     def lake(name: str, database: Database, **source: Any) -> Any:
         return new_pipeline(tmp_path_factory.mktemp(name), database, replicator_password, **source)
 
-    for first in range(0, len(SEEDS), TOGETHER):
-        found |= _faults(SEEDS[first : first + TOGETHER], server, lake)
-    return found
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_database_under_random_traffic_equals_its_lake(faults: Faults, seed: int) -> None:
-    assert faults[seed] == []
+    assert {seed: faults for seed, faults in _faults(seeds, server, lake).items() if faults} == {}
 
 
 def _faults(seeds: Sequence[int], server: EmbeddedServer, lake: Callable[..., Any]) -> Faults:

@@ -44,3 +44,14 @@ def test_cores_are_read_from_the_master(master, cores):
 def test_a_relative_lake_is_made_absolute_and_a_url_stays():
     assert lakeward_spark._absolute("lake").startswith("/")
     assert lakeward_spark._absolute("s3a://bucket/lake/") == "s3a://bucket/lake"
+
+
+def test_kernels_compiled_from_other_sources_are_never_used(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(lakeward_spark, "__file__", str(tmp_path / "lakeward" / "spark.py"))
+    inlined = tmp_path / "bronze" / "decode" / "decimals.py"
+    inlined.parent.mkdir(parents=True)
+    inlined.write_text("one = 1\n")
+    before = lakeward_spark._kernel_cache()
+    assert lakeward_spark._kernel_cache() == before
+    inlined.write_text("one = 2\n")
+    assert lakeward_spark._kernel_cache() != before
