@@ -13,6 +13,7 @@ from bronze.binlog.compressed import MALFORMED, payload_events
 from bronze.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, ROWS, TABLE_MAP, TRANSACTION_PAYLOAD
 
 WINDOW = 14  # events
+_MISSTATED = b"!ms!"  # stands before an event; as the first bytes of one it would be a time in 1987
 _BEGINS = (33, 34, 42, 162)
 _MEATY = (TABLE_MAP, TRANSACTION_PAYLOAD, *ROWS)
 _EXTREMES = (0, 1, 2, 3, 0x7F, 0x80, 0xFA, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF)
@@ -156,7 +157,7 @@ class Case:
         """The header says another length than the event has."""
         n = self.pick()
         size = self.rng.choice((0, 18, 19, 2**32 - 1, len(self.events[n]) + self.rng.randrange(-5, 6)))
-        self.events[n] = b"!" + self.events[n][:9] + struct.pack("<I", size % 2**32) + self.events[n][13:]
+        self.events[n] = _MISSTATED + self.events[n][:9] + struct.pack("<I", size % 2**32) + self.events[n][13:]
 
     def sealed(self) -> list[bytes]:
         return as_sent(self.log, self.events, placed=self.placed, resealed=self.resealed)
@@ -173,8 +174,8 @@ def as_sent(
     pos = 4 + len(description)
     out = [_rotate(4), description]
     for event in events:
-        body = event[1:]
-        if event[:1] != b"!":
+        body = event[len(_MISSTATED) :]
+        if not event.startswith(_MISSTATED):
             where = struct.unpack_from("<I", event, 13)[0]
             # MariaDB writes no position into the events of a transaction.
             where = (pos + len(event) + 4) % 2**32 if placed and where else where
