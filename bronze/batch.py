@@ -112,8 +112,7 @@ def _note(state: BronzeState, intent: dict[str, Any]) -> None:
         if "altered" in entry:
             table.status, table.reason = "waiting for snapshot", entry["altered"]
         if "dropped" in entry:
-            table.stop(entry["dropped"])
-            table.dropped = True
+            table.stop(entry["dropped"], dropped=True)
     for name, numbers in intent.get("chunks", {}).items():
         table = state.tables[name]
         table.chunks_done = sorted({*table.chunks_done, *numbers})

@@ -7,6 +7,7 @@ would count a change twice; such a table is read as one chunk, in one transactio
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,13 +50,12 @@ class ChunkWork:
 def read_part(work: ChunkWork) -> Manifest:
     """Read and write one chunk. `Manifest.end` is the position that its rows bear."""
     name = str(work.schema.name)
-    writer = EnvelopeWriter(Lake(work.root), {name: work.target})
     manifest = Manifest()
-    connection = None
-    try:
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(EnvelopeWriter(Lake(work.root), {name: work.target}))
         start = work.start
         if work.chunk is None:
-            connection = open_connection(dict(work.settings), proven=True)
+            connection = stack.enter_context(contextlib.closing(open_connection(dict(work.settings), proven=True)))
             start = exact_read(connection, work.start.at.epoch)
             batches: ChunkReader | RowReader = read_exact(connection, work.schema.clear())
         else:
@@ -79,12 +79,6 @@ def read_part(work: ChunkWork) -> Manifest:
             row += len(rows)
         manifest.zero_dates, manifest.replaced = batches.zero_dates, batches.replaced
         files = writer.close()
-    except BaseException:
-        writer.abandon()
-        raise
-    finally:
-        if connection is not None:
-            connection.close()
     manifest.end = start.to_json()
     manifest.files = {t: [f.to_json() for f in fs] for t, fs in files.items()}
     manifest.rows = {t: sum(f.rows for f in fs) for t, fs in files.items()}

@@ -21,13 +21,11 @@ from pyspark.sql.types import StructType
 
 from bronze.envelope import envelope_ddl
 from lakeward import delta
-from lakeward.delta import exists, snapshot
 from lakeward.lake import disk_full
 from lakeward.names import spark_identifier
 from lakeward.schema import Column, TableSchema
 
 APP_ID = "lakeward-bronze"
-_AWKWARD = set(" ,;{}()\n\t=")
 PROPERTIES = {
     "delta.appendOnly": "true",
     # Only `op`, `ts_ms` and `source.*` are worth statistics; the images are read whole or not at all.
@@ -54,18 +52,13 @@ Names = Mapping[str, Any]
 """Logical → physical column names of a table with column mapping, nested: {name: (physical, Names of its fields)}."""
 
 
-def awkward(schema: TableSchema) -> bool:
-    """Whether Delta can hold the column names only by column mapping."""
-    return any(_AWKWARD & set(c.name) for c in schema.columns)
-
-
 def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Literal["created", "widened", "replaced"]:
     """Create the bronze table, or widen its images by the columns that it does not have yet. Says which was done.
 
     A column that is there with another type replaces the table (one commit; the earlier shape stays in its history):
     that happens only with a new snapshot, which every later stage reads from afresh.
     """
-    if not exists(spark, location):
+    if not delta.exists(spark, location):
         _make(delta.create, spark, location, schema)
         return "created"
     present = image_fields(spark, location)
@@ -84,10 +77,7 @@ def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -
     """Append fields to `before` and `after`."""
     if not columns:
         return
-    if any(_AWKWARD & set(c.name) for c in columns) and not _mapped(snapshot(spark, location).metadata()):
-        spark.sql(
-            f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ('delta.columnMapping.mode'='name')"
-        )
+    delta.map_names(spark, location, (c.name for c in columns))
     fields = ", ".join(
         f"{image}.{spark_identifier(c.name)} {c.spark}" for c in columns for image in ("before", "after")
     )
@@ -147,15 +137,15 @@ def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
 
 def image_fields(spark: SparkSession, location: str) -> dict[str, str]:
     """The columns of `after` in the table, name → Spark's simple type."""
-    schema = StructType.fromJson(json.loads(snapshot(spark, location).metadata().schemaString()))
+    schema = StructType.fromJson(json.loads(delta.snapshot(spark, location).metadata().schemaString()))
     after: Any = schema["after"].dataType
     return {f.name: f.dataType.simpleString() for f in after.fields}
 
 
 def physical_names(spark: SparkSession, location: str) -> Names | None:
     """The table's physical column names, or None where they are the logical ones."""
-    metadata = snapshot(spark, location).metadata()
-    return _physical(json.loads(metadata.schemaString())) if _mapped(metadata) else None
+    metadata = delta.snapshot(spark, location).metadata()
+    return _physical(json.loads(metadata.schemaString())) if delta.mapped(metadata) else None
 
 
 def rename(arrow: pa.DataType, names: Names) -> pa.DataType:
@@ -174,12 +164,8 @@ def _physical(struct: Mapping[str, Any]) -> Names:
     return found
 
 
-def _mapped(metadata: Any) -> bool:
-    return bool(metadata.columnMappingMode().name() == "name")
-
-
 def _make(make: Callable[..., None], spark: SparkSession, location: str, schema: TableSchema) -> None:
-    mapping = {"delta.columnMapping.mode": "name"} if awkward(schema) else {}
+    mapping = delta.MAPPED if delta.awkward(c.name for c in schema.columns) else {}
     try:
         make(spark, location, delta.struct(envelope_ddl(schema)), PROPERTIES | mapping)
     except Exception as error:

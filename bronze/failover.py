@@ -87,9 +87,10 @@ def _mysql(connection: pymysql.Connection, logs: Binlogs, read: GtidSet) -> Foun
 def _mariadb(connection: pymysql.Connection, logs: Binlogs, read: str) -> Found:
     state = executed(connection, "mariadb")
     lost = never_had("mariadb", read, state)
+    there = _by_server(state)
     known = GtidPosition()
     for domain, (server, sequence) in GtidPosition(read).domains().items():
-        reached = _reached(_by_server(state), domain, server, sequence)
+        reached = _reached(there, domain, server, sequence)
         if reached:
             known.add(domain, server, min(reached, sequence))
     first = logs.first

@@ -94,14 +94,10 @@ def land(spark: SparkSession, lake: Lake, changes: Sequence[Mapping[str, Any]], 
     """Append the changes of batch number `batch`, once."""
     location = lake.table("bronze", TABLE)
     ensure(spark, location)
-    writer = EnvelopeWriter(lake, {TABLE.folder: Target(f"bronze/{TABLE.folder}")})
-    try:
+    with EnvelopeWriter(lake, {TABLE.folder: Target(f"bronze/{TABLE.folder}")}) as writer:
         for rows in pa.Table.from_pylist(list(changes), _SHAPE).to_batches():
             writer.write(TABLE.folder, rows)
         files = writer.close()[TABLE.folder]
-    except BaseException:
-        writer.abandon()
-        raise
     commit(spark, location, files, batch=batch)
 
 

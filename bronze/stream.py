@@ -7,6 +7,7 @@ is bounded by `Work.task_bytes`, a part of it raw events and the rest the writer
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -75,7 +76,7 @@ class _Range:
             heartbeat_s=30,
         )
         end: Boundary | None = None
-        try:
+        with contextlib.closing(dump), self.writer:
             for boundary in self._pump(dump):
                 end = boundary
                 here = Position(work.start.epoch, boundary.file, boundary.pos)
@@ -86,11 +87,6 @@ class _Range:
             else:
                 self._flush()
                 files = self.writer.close()
-        except BaseException:
-            self.writer.abandon()
-            raise
-        finally:
-            dump.close()
         if self.beyond:
             return self._up_to(end)
         if end is not None:

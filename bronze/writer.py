@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +48,10 @@ class _Open:
 
 
 class EnvelopeWriter:
-    """Takes record batches of the envelope's schema, a table at a time in any order, and ends in data files."""
+    """Takes record batches of the envelope's schema, a table at a time in any order, and ends in data files.
+
+    Entered, it is abandoned when an error leaves the block.
+    """
 
     def __init__(self, lake: Lake, targets: Mapping[str, Target], *, buffer_bytes: int = BUFFER_BYTES) -> None:
         self._filesystem, self._base = lake.filesystem()
@@ -57,6 +61,13 @@ class EnvelopeWriter:
         self._sizes: dict[str, int] = {}
         self._open: dict[str, _Open] = {}
         self._done: dict[str, list[DataFile]] = {}
+
+    def __enter__(self) -> EnvelopeWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.abandon()
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:

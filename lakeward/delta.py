@@ -6,12 +6,17 @@ A writer killed while it made a table leaves a log folder without a commit. Ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+
+from lakeward.names import spark_identifier
+
+MAPPED: Final = {"delta.columnMapping.mode": "name"}
+_AWKWARD: Final = frozenset(" ,;{}()\n\t=")
 
 
 def snapshot(spark: SparkSession, location: str) -> Any:
@@ -44,6 +49,23 @@ def create(spark: SparkSession, location: str, columns: StructType, properties: 
 def replace(spark: SparkSession, location: str, columns: StructType, properties: Mapping[str, str]) -> None:
     """Put an empty table in the place of the one there, in one commit."""
     _build(DeltaTable.replace(spark), location, columns, properties)
+
+
+def awkward(names: Iterable[str]) -> bool:
+    """Whether Delta can hold some of the column names only by column mapping."""
+    return any(_AWKWARD & set(name) for name in names)
+
+
+def mapped(metadata: Any) -> bool:
+    """Whether a table with this metadata (of its `snapshot`) has column mapping."""
+    return bool(metadata.columnMappingMode().name() == "name")
+
+
+def map_names(spark: SparkSession, location: str, names: Iterable[str]) -> None:
+    """Turn column mapping on where new columns of these names need it."""
+    if awkward(names) and not mapped(snapshot(spark, location).metadata()):
+        mode = ", ".join(f"'{key}' = '{value}'" for key, value in MAPPED.items())
+        spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ({mode})")
 
 
 def struct(ddl: str) -> StructType:

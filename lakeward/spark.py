@@ -67,13 +67,15 @@ def session(
     chosen = master or os.environ.get("LAKEWARD_SPARK_MASTER") or f"local[{_cores_here()}]"
     one_machine = chosen.startswith("local")
     files = jars()
-    _prepare_environment()
+    kernels = str(_kernel_cache())
+    _prepare_environment(kernels)
     settings = {
         **_layout(lake_root),
         **_faithful(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **_sized(chosen),
+        "spark.executorEnv.NUMBA_CACHE_DIR": kernels,
         **_jars(files, one_machine=one_machine),
         **(extra or {}),
     }
@@ -153,7 +155,6 @@ def _sized(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.python.worker.reuse": "true",
-        "spark.executorEnv.NUMBA_CACHE_DIR": str(_kernel_cache()),
         **(
             {
                 "spark.sql.shuffle.partitions": partitions,
@@ -178,12 +179,12 @@ def _jars(files: Sequence[Path], *, one_machine: bool) -> dict[str, str]:
     }
 
 
-def _prepare_environment() -> None:
+def _prepare_environment(kernels: str) -> None:
     """What Spark reads from the environment of the process that starts it, and not from its settings."""
     os.environ["JAVA_HOME"] = str(wrapper_home(java_home(), cache_dir()))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = _python_path()
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
+    os.environ.setdefault("NUMBA_CACHE_DIR", kernels)
     # The launcher, a JVM of its own that only assembles a command line, gains nothing from optimising itself.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
 

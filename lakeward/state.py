@@ -49,9 +49,9 @@ class BronzeTable:
     def name(self) -> TableName:
         return self.schema.name
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, *, dropped: bool = False) -> None:
         """Follow it no further. One that was yet to be read again never will be, and its reason says so."""
-        self.status, self.reason = "stopped", reason
+        self.status, self.reason, self.dropped = "stopped", reason, self.dropped or dropped
         if self.unfinished:
             self.reason += f"; before that it was to be read again ({self.unfinished}), so silver keeps what it has"
 

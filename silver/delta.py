@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lakeward.delta import create, exists, snapshot, struct
+from lakeward.delta import MAPPED, awkward, create, exists, map_names, snapshot, struct
 from lakeward.errors import TerminalError
 from lakeward.lake import disk_full
 from lakeward.names import spark_identifier as quoted
@@ -25,7 +25,6 @@ from silver.columns import DELETED, META, VERSION
 APP_ID = "lakeward-silver"
 SHAPE = "lakeward-silver-shape"
 Fields = Sequence[tuple[str, str]]  # (name, Spark type as DDL), in the table's order
-_AWKWARD = frozenset(" ,;{}()\n\t=")
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
 _FOLLOWED = {"delta.enableChangeDataFeed": "true"}
 _COPIED = (  # what a new session has to have in common with the one a run was given
@@ -143,7 +142,7 @@ def actual_fields(spark: SparkSession, location: str) -> list[tuple[str, str]]:
 def overwrite(frame: DataFrame, location: str, *, app: str, run: int) -> None:
     """Replace rows and columns in one commit, so that a reader sees the old table or the new one."""
     spark = frame.sparkSession
-    _map_names(spark, location, frame.columns)
+    map_names(spark, location, frame.columns)
     (
         frame.write.format("delta")
         .mode("overwrite")
@@ -174,12 +173,7 @@ def naming(where: str) -> Iterator[None]:
 
 
 def _properties(fields: Fields) -> dict[str, str]:
-    mapped = {"delta.columnMapping.mode": "name"} if _awkward(name for name, _ in fields) else {}
-    return {**_PROPERTIES, **mapped}
-
-
-def _awkward(names: Iterator[str] | Sequence[str]) -> bool:
-    return any(_AWKWARD & set(name) for name in names)
+    return _PROPERTIES | (MAPPED if awkward(name for name, _ in fields) else {})
 
 
 def _struct(fields: Fields) -> StructType:
@@ -192,20 +186,10 @@ def _twins(missing: Fields, present: Fields) -> bool:
 
 
 def _add(spark: SparkSession, location: str, fields: Fields, missing: set[str]) -> None:
-    _map_names(spark, location, list(missing))
+    map_names(spark, location, missing)
     places = []
     for i, (name, kind) in enumerate(fields):
         if name in missing:
             place = f"AFTER {quoted(fields[i - 1][0])}" if i else "FIRST"
             places.append(f"{quoted(name)} {kind} {place}")
     spark.sql(f"ALTER TABLE delta.{quoted(location)} ADD COLUMNS ({', '.join(places)})")
-
-
-def _map_names(spark: SparkSession, location: str, names: Sequence[str]) -> None:
-    """Turn column mapping on where new names need it."""
-    if not _awkward(names):
-        return
-    mode = snapshot(spark, location).metadata().configuration().get("delta.columnMapping.mode")
-    if mode.isDefined() and mode.get() == "name":
-        return
-    spark.sql(f"ALTER TABLE delta.{quoted(location)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")

@@ -19,6 +19,7 @@ from bronze.binlog.events import HEADER, HEADER_SIZE, Raw
 # Far more than a server writes: a row is at most max_allowed_packet, which goes to 1 GiB.
 EVENT_BYTES_MAX = (1 << 30) + (1 << 20)
 MALFORMED = (IndexError, ValueError, LookupError, struct.error, zlib.error, zstandard.ZstdError, EOFError)
+_PAYLOAD_SIZE, _PAYLOAD_ALGORITHM, _PAYLOAD_WHOLE = 1, 2, 3
 
 
 def inflate(data: Raw) -> bytes:
@@ -65,9 +66,6 @@ def payload_events(body: bytes) -> Iterator[bytes]:
         yield event
     if whole != fields.get(_PAYLOAD_WHOLE, whole):
         raise EOFError("the compressed transaction does not hold as much as it says")
-
-
-_PAYLOAD_SIZE, _PAYLOAD_ALGORITHM, _PAYLOAD_WHOLE = 1, 2, 3
 
 
 def _plain_events(data: memoryview) -> Iterator[bytes]:

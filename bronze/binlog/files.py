@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -17,9 +18,7 @@ def read_file(path: Path) -> Iterator[bytes]:
 
     Raises TerminalError for a file that is no binlog, or is encrypted as a whole (MySQL's binlog_encryption).
     """
-    with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise TerminalError(f"{path} is no binlog file, or an encrypted one", hint="read it through the server")
+    with _opened(path) as file:
         while head := file.read(HEADER_SIZE):
             rest = file.read(max(0, HEADER.unpack(head)[3] - HEADER_SIZE)) if len(head) == HEADER_SIZE else b""
             yield head + rest
@@ -27,9 +26,7 @@ def read_file(path: Path) -> Iterator[bytes]:
 
 def file_blocks(path: Path) -> Iterator[Block]:
     """The same in blocks. An event that is cut off comes alone and last, as what is there of it."""
-    with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise TerminalError(f"{path} is no binlog file, or an encrypted one", hint="read it through the server")
+    with _opened(path) as file:
         rest = b""
         while data := file.read(BLOCK_BYTES):
             block, whole = split(np.frombuffer(rest + data, np.uint8))
@@ -38,3 +35,12 @@ def file_blocks(path: Path) -> Iterator[Block]:
                 yield block
         if rest:
             yield Block.of([rest])
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file, at its first event."""
+    file = path.open("rb")
+    if file.read(len(MAGIC)) != MAGIC:
+        file.close()
+        raise TerminalError(f"{path} is no binlog file, or an encrypted one", hint="read it through the server")
+    return file

@@ -20,10 +20,11 @@ _TENS = np.array([10**n for n in range(10)], np.uint64)
 _ONE_HALF: Final = 18  # digits that 64 bits hold
 
 
-def size(precision: int, scale: int) -> int:
+@njit(cache=True, nogil=True)
+def size(precision, scale):  # type: ignore[no-untyped-def]
     """The bytes of one value."""
     whole = precision - scale
-    return int(whole // 9 * 4 + _BYTES[whole % 9] + scale // 9 * 4 + _BYTES[scale % 9])
+    return whole // 9 * 4 + _BYTES[whole % 9] + scale // 9 * 4 + _BYTES[scale % 9]
 
 
 def decimal(data: Bytes, offset: Int64s, absent: Bytes, precision: int, scale: int) -> pa.Array:
@@ -132,11 +133,9 @@ def put_decimal(data, p, precision, scale, out, at):  # type: ignore[no-untyped-
         v = _group(data, p, n, flip, first)
         first = False
         p += n
-        ten = np.uint64(1)
-        for _ in range(digits - 1):
-            ten *= np.uint64(10)
-        if v >= ten * np.uint64(10):
+        if v >= _TENS[digits]:
             return -1
+        ten = _TENS[digits - 1]
         for _ in range(digits):
             if digit == whole:
                 if not started:

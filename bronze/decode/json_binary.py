@@ -76,10 +76,10 @@ class _Printer:
         elif kind == 11:
             self.put(double_text(_DOUBLE.unpack_from(data, at)[0]).encode())
         elif kind == 12:
-            length, at = _length(data, at)
+            length, at = variable_length(data, at)
             self.put(quoted(_slice(data, at, length)))
         elif kind == 15:
-            length, start = _length(data, at + 1)
+            length, start = variable_length(data, at + 1)
             self.put(_opaque(data[at], _slice(data, start, length)))
         else:
             raise ValueError(f"a JSON value of the unknown type {kind}")
@@ -157,7 +157,7 @@ def _literal(number: int) -> bytes:
     return _LITERALS[number]
 
 
-def _length(data: bytes, at: int) -> tuple[int, int]:
+def variable_length(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """A length of seven bits a byte, lowest first, and where it ends."""
     value = 0
     for shift in range(0, 35, 7):

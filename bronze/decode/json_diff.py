@@ -17,6 +17,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from bronze.binlog.compressed import packed
+from bronze.decode.json_binary import variable_length
+
 _REPLACE, _INSERT, _REMOVE = range(3)
 _OBJECT, _ARRAY = 0, 2  # small ones; with 1 added large ones, whose numbers have four bytes
 _SIZES: Final = {4: 1, 5: 2, 6: 2, 7: 4, 8: 4, 9: 8, 10: 8, 11: 8}  # of scalars without a length of their own
@@ -52,7 +55,7 @@ def patched(document: bytes, diffs: bytes) -> bytes:
         value = _document(memoryview(document))
         for operation, path, new in _read(memoryview(diffs)):
             value = _changed(value, path, operation, new)
-    except (struct.error, IndexError, RecursionError) as error:
+    except (struct.error, LookupError, EOFError, RecursionError) as error:
         raise ValueError("a change of a JSON value that ends too early") from error
     return bytes((value.kind,)) + bytes(value.raw)
 
@@ -73,14 +76,7 @@ def _read(data: memoryview) -> Iterator[tuple[int, list[bytes | _Cell], _Value |
 
 def _text(data: memoryview, at: int) -> tuple[memoryview, int]:
     """Bytes with their length before them (net_field_length), and where they end."""
-    length = data[at]
-    at += 1
-    if length > 250:
-        width = {252: 2, 253: 3, 254: 8}.get(length, 0)
-        if not width:
-            raise ValueError("a change of a JSON value with a length that is none")
-        length = int.from_bytes(data[at : at + width], "little")
-        at += width
+    length, at = packed(data, at)
     if at + length > len(data):
         raise ValueError("a change of a JSON value that ends too early")
     return data[at : at + length], at + length
@@ -172,13 +168,7 @@ def _member(kind: int, data: memoryview, at: int) -> _Value:
     elif kind in _SIZES:
         size = _SIZES[kind]
     elif kind in (12, 15):
-        start = at + (kind == 15)
-        length, end = 0, start
-        for shift in range(0, 35, 7):
-            length |= (data[end] & 0x7F) << shift
-            end += 1
-            if data[end - 1] < 0x80:
-                break
+        length, end = variable_length(data, at + (kind == 15))
         size = end - at + length
     else:
         raise ValueError(f"a JSON value of the unknown type {kind}")

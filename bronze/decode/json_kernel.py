@@ -13,6 +13,7 @@ from numba import njit
 
 from bronze.decode.arrays import Bytes, Int64s, check_size, string
 from bronze.decode.decimals import put_decimal
+from bronze.decode.decimals import size as decimal_size
 from bronze.decode.json_binary import to_text
 from bronze.memory import borrowed
 
@@ -167,9 +168,7 @@ def _put_opaque(data, at, end, out, to):  # type: ignore[no-untyped-def]
     scale = np.int64(data[at + 3])
     if precision == 0 or precision > 65 or scale > precision or at + 2 + size > end:
         return -1
-    whole = precision - scale
-    packed = whole // 9 * 4 + (whole % 9 + 1) // 2 + scale // 9 * 4 + (scale % 9 + 1) // 2
-    if size != 2 + packed or to + precision + 8 > out.size:
+    if size != 2 + decimal_size(precision, scale) or to + precision + 8 > out.size:
         return -1
     return put_decimal(data, at + 4, precision, scale, out, to)
 

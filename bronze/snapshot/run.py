@@ -129,8 +129,7 @@ class Snapshotter:
                 table.status, table.reason = "streaming", None
 
     def _gone(self, table: BronzeTable, reason: str) -> None:
-        table.stop(reason)
-        table.dropped = True
+        table.stop(reason, dropped=True)
         print(f"warning: {table.name} is stopped: {table.reason}", file=sys.stderr)
 
     def _table(self, work: ChunkWork) -> BronzeTable:

@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 
 from lakeward import state
 from lakeward.config import Config
-from lakeward.delta import create, exists
+from lakeward.delta import MAPPED, create, exists
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.quality.frame import ENVELOPE, EVENT, envelope_of_row
@@ -82,7 +82,7 @@ def _create(spark: SparkSession, path: str, schema: T.StructType) -> None:
         return
     nullable = T.StructType([T.StructField(f.name, f.dataType, nullable=True) for f in schema.fields])
     # Column mapping, since a source column's name may hold characters that Parquet refuses.
-    create(spark, path, nullable, {"delta.columnMapping.mode": "name"})
+    create(spark, path, nullable, MAPPED)
 
 
 def read(spark: SparkSession, lake: Lake, name: TableName) -> DataFrame | None:

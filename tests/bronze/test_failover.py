@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 
-import pymysql
 import pytest
+from servers.load import load
 from servers.replicas import SETTINGS, await_executed, caught_up, hold, promote, replicate
 from servers.sparkless import Sparkless
 
@@ -63,36 +61,20 @@ class Pair:
         return found
 
 
-@contextlib.contextmanager
-def load(server):
+def writing(server):
     """Transactions over both tables, until the end or until the server dies."""
-    stop = threading.Event()
 
-    def write(w):
-        with contextlib.suppress(pymysql.Error, OSError), contextlib.closing(server.admin("shop")) as connection:
-            cursor = connection.cursor()
-            while not stop.is_set():
-                cursor.execute("BEGIN")
-                cursor.execute("INSERT INTO log (w, note) VALUES (%s, REPEAT('x', 150))", (w,))
-                cursor.execute("UPDATE counter SET n = n + 1 WHERE w = %s", (w,))
-                cursor.execute("COMMIT")
-                time.sleep(0.002)
+    def transaction(cursor, w, n) -> None:
+        cursor.execute("INSERT INTO log (w, note) VALUES (%s, REPEAT('x', 150))", (w,))
+        cursor.execute("UPDATE counter SET n = n + 1 WHERE w = %s", (w,))
 
-    writers = [threading.Thread(target=write, args=(w,)) for w in range(WRITERS)]
-    for writer in writers:
-        writer.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for writer in writers:
-            writer.join()
+    return load(lambda: server.admin("shop"), transaction, writers=WRITERS, pause_s=0.002, dies=True)
 
 
 def fail_over(pair) -> None:
     pair.read(pair.source)
     before = set(pair.log_gtids(pair.source))
-    with load(pair.source):
+    with writing(pair.source):
         time.sleep(0.5)
         pair.read(pair.source)
         read = pair.read(pair.source)
@@ -100,7 +82,7 @@ def fail_over(pair) -> None:
         time.sleep(0.3)
         pair.source.kill()
     promote(pair.replica)
-    with load(pair.replica):
+    with writing(pair.replica):
         time.sleep(0.2)
         state = pair.read(pair.replica)
         assert [s["epoch"] for s in state.servers] == [1, 2]

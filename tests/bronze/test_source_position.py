@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from unittest import mock
 
 import pytest
+from servers.load import load
 
 from bronze.source.connection import connect
 from bronze.source.server import binary_logs, binlog_events, exact_read, facts, position_now, safe_start
@@ -35,27 +35,14 @@ def _load(database, pause_s):
     database.execute("CREATE TABLE log (id BIGINT AUTO_INCREMENT PRIMARY KEY, w INT)")
     database.execute("CREATE TABLE counter (w INT PRIMARY KEY, n BIGINT)")
     database.executemany("INSERT INTO counter VALUES (%s, 0)", [(w,) for w in range(WRITERS)])
-    stop = threading.Event()
 
-    def write(w):
-        with contextlib.closing(database.connection()) as conn, conn.cursor() as cursor:
-            while not stop.is_set():
-                cursor.execute("BEGIN")
-                cursor.execute("INSERT INTO log (w) VALUES (%s)", (w,))
-                cursor.execute("UPDATE counter SET n = n + 1 WHERE w = %s", (w,))
-                cursor.execute("COMMIT")
-                time.sleep(pause_s)
+    def transaction(cursor, w, n) -> None:
+        cursor.execute("INSERT INTO log (w) VALUES (%s)", (w,))
+        cursor.execute("UPDATE counter SET n = n + 1 WHERE w = %s", (w,))
 
-    writers = [threading.Thread(target=write, args=(w,)) for w in range(WRITERS)]
-    for writer in writers:
-        writer.start()
-    try:
+    with load(database.connection, transaction, writers=WRITERS, pause_s=pause_s):
         time.sleep(0.2)
         yield
-    finally:
-        stop.set()
-        for writer in writers:
-            writer.join()
 
 
 def _committed_before(database, at, first_file):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
+from servers.load import load
 from servers.replicas import SETTINGS, await_executed, promote, replicate
 from servers.running import Database
 
@@ -27,37 +24,17 @@ TABLES = (
 )
 
 
-@contextlib.contextmanager
-def load(server: EmbeddedServer) -> Iterator[None]:
-    """Writers that move money, until the end or until the server dies."""
-    over = threading.Event()
+def move(cursor: Any, w: int, n: int) -> None:
+    """A unit of money from one account to another."""
+    here, there = (n * 7 + w) % ACCOUNTS, (n * 11 + w) % ACCOUNTS
+    for account in sorted((here, there)):  # in one order, or they lock each other out
+        more = (account == there) - (account == here)
+        cursor.execute("UPDATE accounts SET amount = amount + %s WHERE id = %s", (more, account))
+    cursor.execute("INSERT INTO log VALUES (%s, 'move')", (w,))
 
-    def write(w: int) -> None:
-        with contextlib.suppress(pymysql.Error, OSError), contextlib.closing(server.admin("shop")) as connection:
-            cursor = connection.cursor()
-            n = 0
-            while not over.is_set():
-                n += 1
-                here, there = (n * 7 + w) % ACCOUNTS, (n * 11 + w) % ACCOUNTS
-                if here == there:
-                    continue
-                cursor.execute("BEGIN")
-                for account in sorted((here, there)):  # in one order, or they lock each other out
-                    more = 1 if account == there else -1
-                    cursor.execute("UPDATE accounts SET amount = amount + %s WHERE id = %s", (more, account))
-                cursor.execute("INSERT INTO log VALUES (%s, 'move')", (w,))
-                cursor.execute("COMMIT")
-                time.sleep(0.005)
 
-    writers = [threading.Thread(target=write, args=(w,)) for w in range(3)]
-    for writer in writers:
-        writer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for writer in writers:
-            writer.join()
+def moving(server: EmbeddedServer) -> Any:
+    return load(lambda: server.admin("shop"), move, writers=3, pause_s=0.005, dies=True)
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
@@ -75,7 +52,7 @@ def test_silver_goes_on_at_the_promoted_replica_and_equals_it(
             cursor.execute(statement)
         lake = new_pipeline(tmp_path, Database("shop", source, connection), password)
         lake.run()
-        with load(source):
+        with moving(source):
             time.sleep(0.5)
             lake.bronze()
             lake.silver()
@@ -89,7 +66,7 @@ def test_silver_goes_on_at_the_promoted_replica_and_equals_it(
         lake = new_pipeline(tmp_path, Database("shop", replica, connection), password)
         cursor.execute("UPDATE accounts SET id = id + 1000 WHERE id >= 200")
         cursor.execute("DELETE FROM log WHERE w = 1 LIMIT 3")
-        with load(replica):
+        with moving(replica):
             time.sleep(0.3)
             lake.run()
         lake.run()
