@@ -22,6 +22,7 @@ from lakeward.state import BronzeTable
 
 SAMPLE_ROWS = 250_000
 SAMPLE_S = 2.0
+SLOWEST = 2_000  # rows a second of a source that is far away or of wide rows: what fits even so is not measured
 WRITING = 0.5  # the share of a task's time in which it reads; the rest goes into Parquet. Measured with bench.snapshot
 
 
@@ -54,7 +55,7 @@ def remaining_rows(conn: pymysql.Connection, tables: Sequence[BronzeTable]) -> i
 def predict(conn: pymysql.Connection, expected: int, largest: ChunkWork | None, parallel: int) -> Outlook:
     """The outlook for `expected` rows, from the first rows of the chunk `largest`, read as its task would."""
     kept = kept_s(conn)
-    if not kept or largest is None or largest.chunk is None:
+    if not kept or expected <= SLOWEST * kept or largest is None or largest.chunk is None:
         return Outlook(expected, None, kept)
     rate = _rate(largest)
     return Outlook(expected, rate and rate * parallel * WRITING, kept)

@@ -46,7 +46,7 @@ def test_a_snapshot_that_would_outlast_the_binlog_is_begun_only_when_it_is_asked
     database.executemany("INSERT INTO t VALUES (%s, %s)", [(n, n) for n in range(ROWS)])
     database.execute("ANALYZE TABLE t")
     lake = Sparkless(tmp_path, replicator_password, [f"{database.name}.*"])
-    slow = mock.patch.multiple("bronze.snapshot.outlook", kept_s=lambda _: 1, WRITING=1e-6)
+    slow = mock.patch.multiple("bronze.snapshot.outlook", kept_s=lambda _: 1, SLOWEST=1, WRITING=1e-6)
     with slow, mock.patch("bronze.snapshot.text.BATCH_ROWS", 100):
         with pytest.raises(TerminalError, match=r"rows would take about .* keeps its binlog for 1 s"):
             lake.run(url_of(database.server))
