@@ -103,7 +103,13 @@ def _quarantine(parent: argparse.ArgumentParser) -> None:
 
 def _snowflake(parent: argparse.ArgumentParser) -> None:
     which = parent.add_subparsers(required=True, metavar="ACTION")
-    which.add_parser("plan", help="print the SQL that exposes this lake").set_defaults(command="snowflake.plan")
+    plan = which.add_parser("plan", help="print the SQL that exposes this lake, or what of it Snowflake lacks")
+    plan.add_argument("--full", action="store_true", help="all of it, without looking at what is there")
+    plan.set_defaults(command="snowflake.plan")
+    applied = which.add_parser("apply", help="bring Snowflake to the plan")
+    applied.add_argument("--dry-run", action="store_true", help="write the SQL to a file instead, for a DBA to run")
+    applied.add_argument("--output", default="lakeward-snowflake.sql", metavar="FILE", help="of --dry-run")
+    applied.set_defaults(command="snowflake.apply")
     sink = which.add_parser("sink", help="MERGE changes straight into Snowflake tables")
     sink.add_argument("tables", nargs="*", metavar="TABLE")
     sink.set_defaults(command="snowflake.sink")
