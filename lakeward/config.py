@@ -166,10 +166,11 @@ class Snowflake:
     delta: tuple[str, ...] = ()  # silver tables that are also shown as they are, by Delta's own log
     refresh: Literal["manual", "after_gold"] = "manual"
     read_role: str = "LAKEWARD_READER"
+    sink: Literal["manual", "after_silver"] = "manual"
     sink_schema: str | None = None  # default: the source schema's own name
     sink_file_rows: int = 1_000_000  # rows of a Parquet file that the sink uploads
     sink_batch_rows: int = 5_000_000  # changes after which a MERGE begins; a commit of silver is never cut in two
-    sink_batch_seconds: int = 60  # of `sink --continuous`: how long changes wait for others
+    sink_batch_seconds: int = 60  # of `run --continuous`: how long changes wait for others
     names: Literal["upper", "source"] = "upper"  # a to z of a source's names become A to Z, so nobody has to quote them
     host: str | None = None  # for a private endpoint, or a server of one's own in tests
     port: int | None = None

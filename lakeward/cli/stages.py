@@ -16,6 +16,7 @@ from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.hints import next_queries
+from lakeward.cli.snowflake import Serving, follow
 from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
 
@@ -36,11 +37,11 @@ def bronze_stage(app: App, *, accept_gap: bool = False, begin_at: Begin | None =
     return bool(events)
 
 
-def silver_stage(app: App) -> bool:
-    """Bring silver to bronze's position; whether anything was merged."""
+def silver_stage(app: App) -> int:
+    """Bring silver to bronze's position; how many changes were merged."""
     if not silver_behind(app):
         print("silver          0 changes: it stands at bronze's position")
-        return False
+        return 0
     began = time.monotonic()
     report = silver.run.run(app.spark(), app.lake, app.config)
     merged = report.tables.values()
@@ -50,7 +51,7 @@ def silver_stage(app: App) -> bool:
     held = sum(t.held for t in merged)
     if held:
         print(f"        {held:>9,} events held back: `lakeward quarantine list` says why")
-    return bool(changes)
+    return changes
 
 
 def gold_stage(app: App) -> bool:
@@ -109,6 +110,7 @@ def silver_command(app: App, options: argparse.Namespace) -> int:
 def gold_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("gold"):
         gold_stage(app)
+        follow(app)
     next_queries(app)
     return 0
 
@@ -116,11 +118,14 @@ def gold_command(app: App, options: argparse.Namespace) -> int:
 def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
         accept_gap = options.accept_gap
+        serving = Serving(app, continuous=options.continuous)
         while True:
             bronze_stage(app, accept_gap=accept_gap)
             accept_gap = False  # what is missing now was accepted, not what will be
-            silver_stage(app)
+            serving.after_bronze()
+            serving.after_silver(silver_stage(app))
             gold_stage(app)
+            follow(app)
             if not options.continuous:
                 return 0
             sys.stdout.flush()

@@ -19,6 +19,7 @@ from lakeward.lake import Lake
 from lakeward.names import TableName, encode_path
 from lakeward.state import load_bronze, load_silver
 from snowflake.lakehouse.catalogs import catalog_values
+from snowflake.lakehouse.landing_sql import landing_values
 from snowflake.lakehouse.spelling import plain, refuse_twins, snowflake_type, spell, unquoted
 from snowflake.lakehouse.storage import Storage, relative, storage_of
 from snowflake.lakehouse.template import Values, comment, fill
@@ -130,7 +131,11 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
         values["freshness"] = _place(freshness, config, database)
         values["freshness_view"] = (*own, "FRESHNESS_NOW")
     catalog = catalog_values(config, storage, tables, delta=bool(delta))
-    return {**values, **catalog, **_provider_settings(config, storage)}
+    landing = landing_values(lake, whole, storage)
+    values["schemas"] += [{"schema": schema} for schema in sorted({t["table"][:2] for t in landing["landed_tables"]})]
+    if landing["landing"]:
+        values["export_urls"].append(landing["landing_url"])
+    return {**values, **catalog, **landing, **_provider_settings(config, storage)}
 
 
 def _provider_settings(config: Snowflake, storage: Storage) -> dict[str, Any]:

@@ -13,6 +13,8 @@ that inserts text as it is:
     {{literal_name:x}}      a name of several parts, as a string               '"LAKE"."LAKEWARD"."F"'
     {{secret:x}}            a place for a secret of the configuration, which is put there only when the statement is run
     {{external_columns:x}}  (name, type, field) each as a column of an external table
+    {{landed_columns:x}}    (name, type, field) each as a column out of an event's image
+    {{landed_keys:x}}       the fields of a key, out of an event's image
     {{comment:x}}           text within a comment, on one line
 
 Whole lines are repeated or left out by comments, so that a file stays readable as SQL:
@@ -139,6 +141,21 @@ def _external_column(name: str, kind: str, field: str) -> str:
     return f"{snowflake_identifier(name)} {sql_type(kind)} AS (VALUE[{sql_literal(field)}]::{sql_type(kind)})"
 
 
+def landed_columns(columns: Sequence[tuple[str, str, str]]) -> str:
+    """(name, type, field) each as a column out of an event's image."""
+    return ",\n  ".join(f"{_landed(kind, field)} AS {snowflake_identifier(name)}" for name, kind, field in columns)
+
+
+def _landed(kind: str, field: str) -> str:
+    if kind == "BINARY":  # JSON holds bytes in Base64
+        return f"BASE64_DECODE_BINARY(image[{sql_literal(field)}]::VARCHAR)"
+    return f"image[{sql_literal(field)}]::{sql_type(kind)}"
+
+
+def landed_keys(fields: Sequence[str]) -> str:
+    return ", ".join(f"image[{sql_literal(field)}]::VARCHAR" for field in fields)
+
+
 def sql_type(kind: str) -> str:
     if _TYPE.fullmatch(kind) is None:
         raise ValueError(f"not a type of Snowflake: {kind!r}")
@@ -161,5 +178,7 @@ KINDS: Mapping[str, Callable[[Any], str]] = {
     "literal_name": literal_name,
     "secret": secret,
     "external_columns": external_columns,
+    "landed_columns": landed_columns,
+    "landed_keys": landed_keys,
     "comment": comment,
 }

@@ -23,6 +23,10 @@ GRANT SELECT ON ICEBERG TABLE {{name:table}} TO ROLE {{identifier:read_role}};
 -- @each exports
 GRANT SELECT ON EXTERNAL TABLE {{name:table}} TO ROLE {{identifier:read_role}};
 -- @end
+-- @each landed_tables
+GRANT SELECT ON DYNAMIC TABLE {{name:table}} TO ROLE {{identifier:read_role}};
+GRANT SELECT ON DYNAMIC TABLE {{name:history}} TO ROLE {{identifier:read_role}};
+-- @end
 -- @when freshness
 GRANT SELECT ON VIEW {{name:freshness_view}} TO ROLE {{identifier:read_role}};
 -- @end

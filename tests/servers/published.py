@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 from gold.state import GoldState, GoldTable, save_gold
+from lakeward.config import Config, parse
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
@@ -57,7 +59,7 @@ def lake_with(tmp_path, root=None):
     return lake
 
 
-CASES = {
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "s3": ("s3a://bucket/lake", {"storage_aws_role_arn": "arn:aws:iam::1:role/r", "storage_aws_external_id": "e"}),
     "gcs": ("gs://bucket/lake", {"warehouse": "analysts"}),
     "azure": ("abfss://box@acc.dfs.core.windows.net/lake", {"azure_tenant_id": "t"}),
@@ -106,9 +108,20 @@ CASES = {
             "storage_aws_role_arn": "arn:aws:iam::1:role/r",
         },
     ),
+    "landing": (
+        "s3a://bucket/lake",
+        {"storage_aws_role_arn": "arn:aws:iam::1:role/r", "warehouse": "loading", "landing": {"tables": ["shop.*"]}},
+    ),
     "delta": ("gs://bucket/lake", {"delta": ["shop.*"]}),
 }
 PROVIDERS = ("s3", "gcs", "azure", "s3compat")
+
+
+def case(tmp_path: Path, name: str, **more: Any) -> tuple[Lake, Config]:
+    """The lake and the configuration of one of CASES; `more` for [snowflake]."""
+    root, doc = CASES[name]
+    sections = {"snowflake": {k: v for k, v in doc.items() if k != "landing"} | more}
+    return lake_with(tmp_path, root), parse({**sections, "landing": doc.get("landing", {})})
 
 
 def republished(lake: Lake, doc: dict[str, Any]) -> None:

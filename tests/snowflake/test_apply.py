@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import published
 from servers.published import CASES, gold_table, lake_with, republished
 from servers.snowflake_account import Account
 
@@ -29,10 +31,11 @@ def secrets(monkeypatch):
         monkeypatch.setenv(name, SECRET)
 
 
-def case(tmp_path, name) -> tuple[Lake, Config]:
-    root, doc = CASES[name]
-    keys = {"storage_key_id": "env:STORE_ID", "storage_secret_key": "env:STORE_KEY"} if name == "s3compat" else {}
-    return lake_with(tmp_path, root), parse({"snowflake": {**doc, **keys}})
+KEYS = {"storage_key_id": "env:STORE_ID", "storage_secret_key": "env:STORE_KEY"}
+
+
+def case(tmp_path: Path, name: str) -> tuple[Lake, Config]:
+    return published.case(tmp_path, name, **(KEYS if name == "s3compat" else {}))
 
 
 def applied(lake, config, account) -> list[str]:
@@ -54,7 +57,7 @@ def test_a_plan_that_was_applied_changes_nothing_whatever_moment_it_was_cut_off_
     moments = len(whole.ran)
     again = applied(lake, config, whole)
     assert [v for v in again if not v.startswith("refresh")] == []  # tables of a catalog are asked for news each time
-    assert (again == []) == (name in ("s3", "gcs", "azure", "s3compat", "linked"))
+    assert (again == []) == (name in ("s3", "gcs", "azure", "s3compat", "linked", "landing"))
     for moment in range(moments):
         account = Account()
         account.fail_at = moment

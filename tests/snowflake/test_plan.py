@@ -13,6 +13,7 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 from servers.published import CASES, PROVIDERS, gold_table, lake_with
+from servers.published import case as published_case
 from sqlglot import exp
 
 from gold.state import GoldState, save_gold
@@ -63,8 +64,7 @@ def settings(doc) -> Config:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_plan_is_the_golden_one(tmp_path, case):
-    root, doc = CASES[case]
-    made = plan.render(lake_with(tmp_path, root), settings(doc))
+    made = plan.render(*published_case(tmp_path, case))
     golden = GOLDEN / f"{case}.sql"
     if os.environ.get("LAKEWARD_WRITE_GOLDEN"):
         golden.write_text(made, encoding="utf-8")
