@@ -176,6 +176,12 @@ class Snowflake:
     port: int | None = None
     protocol: Literal["https", "http"] = "https"
 
+    @property
+    def has_login(self) -> bool:
+        """Whether a login is configured; whether it is right, only Snowflake knows."""
+        secrets = (self.private_key, self.oauth_token, self.password)
+        return self.account is not None and any(secret is not None for secret in secrets)
+
 
 @dataclass(frozen=True)
 class Landing:

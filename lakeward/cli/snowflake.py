@@ -1,21 +1,18 @@
-"""`lakeward snowflake plan | apply | check | refresh | sink | land`."""
+"""`lakeward snowflake plan | apply | check | refresh | sink | land`, and what `lakeward run` does of them."""
 
 from __future__ import annotations
 
 import argparse
-import functools
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from lakeward.cli.app import App
 from lakeward.errors import ConfigError
 from snowflake.lakehouse import apply as application
-from snowflake.lakehouse.batches import Waiting
 from snowflake.lakehouse.conformance.run import check as run_check
 from snowflake.lakehouse.conformance.run import gate
-from snowflake.lakehouse.connection import connect, has_credentials
-from snowflake.lakehouse.follow import follow_gold, move
+from snowflake.lakehouse.connection import connect
+from snowflake.lakehouse.follow import move
 from snowflake.lakehouse.landing import run as run_landing
 from snowflake.lakehouse.plan import build, render
 from snowflake.lakehouse.sink import run as run_sink
@@ -39,7 +36,7 @@ def apply(app: App, options: argparse.Namespace) -> int:
         print(f"{options.output} holds {what}; nothing was run")
         return 0
     application.runnable(lake, build(lake, config))
-    if not has_credentials(config.snowflake):
+    if not config.snowflake.has_login:
         raise ConfigError(
             "[snowflake] has no login (account, user, and private_key, oauth_token or password)",
             hint="set one, or let a DBA run what `lakeward snowflake apply --dry-run` writes",
@@ -76,36 +73,6 @@ def refresh(app: App, options: argparse.Namespace) -> int:
             session.close()
     print(f"{count} changes; Snowflake shows what gold has published" if count else "Snowflake shows it already")
     return 0
-
-
-def follow(app: App) -> None:
-    """After gold: say what is published, check it, and refresh Snowflake where that is configured."""
-    count = follow_gold(app.lake, app.config, functools.partial(connect, app.config.snowflake, purpose="refresh"))
-    if count:
-        print(f"snowflake {count:>7,} changes: it shows what gold has published")
-
-
-class Serving:
-    """What `lakeward run` does for Snowflake between its stages, where it is configured."""
-
-    def __init__(self, app: App, *, continuous: bool) -> None:
-        config = app.config.snowflake
-        self._app, self._continuous = app, continuous
-        self._waiting = Waiting(config.sink_batch_rows, config.sink_batch_seconds)
-
-    def after_bronze(self) -> None:
-        """Land bronze's new events."""
-        if self._app.config.landing.tables:
-            land_events(self._app, patient=self._continuous)
-
-    def after_silver(self, changes: int) -> None:
-        """Sink what silver has: at once, and in a run that goes on when it is enough or has waited long enough."""
-        if self._app.config.snowflake.sink == "manual":
-            return
-        self._waiting.add(changes, time.monotonic())
-        if not self._continuous or self._waiting.due(time.monotonic()):
-            sink_tables(self._app, ())
-            self._waiting.done()
 
 
 def sink(app: App, options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.hints import next_queries
-from lakeward.cli.snowflake import Serving, follow
+from lakeward.cli.serving import Serving, follow
 from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
 

@@ -11,19 +11,22 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lakeward.config import Config
 from lakeward.errors import ConfigError, LakewardError, TransientError
 from lakeward.lake import Lake
-from snowflake.lakehouse.connection import Session, has_credentials
 from snowflake.lakehouse.difference import Change, difference
 from snowflake.lakehouse.inventory import inventory
 from snowflake.lakehouse.plan import Plan, build
 from snowflake.lakehouse.statements import statements
 
+if TYPE_CHECKING:
+    from snowflake.lakehouse.connection import Session  # its connector is slow to import
+
 _TRUST = ("_IAM_USER_ARN", "_EXTERNAL_ID", "_SERVICE_ACCOUNT", "_CONSENT_URL", "_APP_NAME")
 log = logging.getLogger(__name__)
-Connect = Callable[[], Session]
+Connect = Callable[[], "Session"]
 
 
 def changes(lake: Lake, config: Config, session: Session, *, tables_only: bool = False) -> list[Change]:
@@ -72,7 +75,7 @@ def runnable(lake: Lake, plan: Plan) -> None:
 
 def script(lake: Lake, config: Config, connect: Connect) -> tuple[str, list[Change] | None]:
     """The SQL that a DBA can run, and the changes in it: only these where credentials are given (None elsewhere)."""
-    if not has_credentials(config.snowflake):
+    if not config.snowflake.has_login:
         return build(lake, config).text, None
     session = connect()
     try:

@@ -94,12 +94,6 @@ class Session:
             self._connection.close()
 
 
-def has_credentials(config: Snowflake) -> bool:
-    """Whether a login is configured; whether it is right, only Snowflake knows."""
-    secrets = (config.private_key, config.oauth_token, config.password)
-    return config.account is not None and any(secret is not None for secret in secrets)
-
-
 def connect(config: Snowflake, *, purpose: str = "sink") -> Session:
     """Open a session in which each statement commits by itself. `purpose` is what Snowflake's history shows.
 
@@ -108,7 +102,7 @@ def connect(config: Snowflake, *, purpose: str = "sink") -> Session:
     for name in ("account", "user"):
         if getattr(config, name) is None:
             raise ConfigError(f"[snowflake] {name} is not set", hint=f'{name} = "…"')
-    if not has_credentials(config):
+    if not config.has_login:
         raise ConfigError(
             "[snowflake] has neither private_key nor oauth_token nor password", hint='private_key = "file:rsa_key.p8"'
         )

@@ -14,7 +14,7 @@ from typing import Literal
 from lakeward.errors import TerminalError
 from snowflake.lakehouse.inventory import Inventory
 from snowflake.lakehouse.statements import Name, Statement, property_of
-from snowflake.lakehouse.template import literals, qualified
+from snowflake.lakehouse.template import keyword, literals, qualified
 
 Verb = Literal["create", "alter", "replace", "refresh", "grant", "revoke", "drop", "run"]
 
@@ -136,7 +136,7 @@ def _gone(plan: Sequence[Statement], there: Inventory) -> list[Change]:
             place = str(now.get("location", "")).replace('"', "").lstrip("@")
             ours = any(place.startswith(".".join(stage) + "/") for stage in stages)
         if ours and (kind, name) not in wanted:
-            statement = Statement(f"DROP {kind} IF EXISTS {qualified(name)}", "other", kind, name)
+            statement = Statement(f"DROP {keyword(kind)} IF EXISTS {qualified(name)}", "other", kind, name)
             gone.append(Change("drop", statement, "gold no longer publishes it"))
     dropped = {c.statement.name for c in gone}
     granted = {(s.privilege, s.kind.rpartition(" ")[2], s.name) for s in plan if s.action == "grant"}
@@ -146,7 +146,7 @@ def _gone(plan: Sequence[Statement], there: Inventory) -> list[Change]:
         least = (privilege, kind.rpartition(" ")[2], name) in granted
         if least or not name or name[0] not in databases or name in dropped:
             continue
-        text = f"REVOKE {privilege} ON {kind} {qualified(name)} FROM ROLE {qualified(role)}"
+        text = f"REVOKE {keyword(privilege)} ON {keyword(kind)} {qualified(name)} FROM ROLE {qualified(role)}"
         change = Statement(text, "other", kind, name, privilege=privilege, role=role)
         gone.append(Change("revoke", change, "a reader does not need it"))
     return gone

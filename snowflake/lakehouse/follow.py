@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gold.state import GoldState, load_gold
 from lakeward.config import Config
 from lakeward.lake import Lake
 from snowflake.lakehouse.apply import Connect, apply, changes, runnable
-from snowflake.lakehouse.conformance.run import SHOWN, gate
-from snowflake.lakehouse.connection import Session
 from snowflake.lakehouse.plan import EXPORT_FOLDER, PUBLISHED_FILE, build
+
+SHOWN = "snowflake"  # the document
+
+if TYPE_CHECKING:
+    from snowflake.lakehouse.connection import Session  # its connector is slow to import
 
 
 def follow_gold(lake: Lake, config: Config, connect: Connect) -> int:
@@ -30,6 +34,8 @@ def follow_gold(lake: Lake, config: Config, connect: Connect) -> int:
     if not stands:
         return 0
     if known.get("passed") != stands:
+        from snowflake.lakehouse.conformance.run import gate  # slow to import, and a run without news has no need of it
+
         lake.replace(f"{EXPORT_FOLDER}/{PUBLISHED_FILE}", _lines(state))
         gate(lake, config)
         lake.write(SHOWN, {**known, "passed": stands})

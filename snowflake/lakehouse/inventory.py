@@ -10,12 +10,14 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeward.names import sql_literal
-from snowflake.lakehouse.connection import Session
 from snowflake.lakehouse.statements import Name, Statement
 from snowflake.lakehouse.template import literal_name, qualified
+
+if TYPE_CHECKING:
+    from snowflake.lakehouse.connection import Session  # its connector is slow to import
 
 # Objects of the account and of a database, with the word SHOW has for them
 _ACCOUNT = {

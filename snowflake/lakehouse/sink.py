@@ -29,7 +29,7 @@ from lakeward import crash
 from lakeward.config import Config
 from lakeward.errors import TerminalError, TransientError, UsageError
 from lakeward.lake import Lake
-from lakeward.names import spark_identifier
+from lakeward.names import snowflake_identifier, spark_identifier
 from lakeward.schema import TableSchema
 from lakeward.state import SilverTable, load_bronze, load_silver
 from snowflake.lakehouse import merge_sql, positions
@@ -163,7 +163,7 @@ def sink_table(session: Session, spark: SparkSession, lake: Lake, config: Config
     with staged(session, lake, frame, target, rows_max=config.snowflake.sink_file_rows) as name:
         before = _shape(session, work, there, before)
         crash.point("sink.after_stage")
-        count = session.rows(f'SELECT COUNT(*) FROM "{name}"')[0][0]
+        count = session.rows(f"SELECT COUNT(*) FROM {snowflake_identifier(name)}")[0][0]
         with session.transaction():
             _apply(session, target, name, batch)
             positions.move(session, place, before, after)

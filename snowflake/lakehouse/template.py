@@ -38,6 +38,7 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+):(\w+)\}\}")
 _DIRECTIVE = re.compile(r"-- @(each|when|end)(?: (\w+))?$")
 _URL = re.compile(r"(s3|s3gov|s3china|s3compat|gcs|azure)://[^\x00-\x20]+/")
 _STAGE_PATH = re.compile(r"([A-Za-z0-9_=.-]+/)+[A-Za-z0-9_=.-]*")
+_KEYWORD = re.compile(r"[A-Z]+([ _][A-Z]+)*")
 _TYPE = re.compile(r"[A-Z_]+(\(\d+(,\d+)?\))?")
 
 
@@ -160,6 +161,13 @@ def sql_type(kind: str) -> str:
     if _TYPE.fullmatch(kind) is None:
         raise ValueError(f"not a type of Snowflake: {kind!r}")
     return kind
+
+
+def keyword(words: str) -> str:
+    """A word of SQL's own that came from elsewhere: a privilege, a kind of object. Raises ValueError for another."""
+    if _KEYWORD.fullmatch(words) is None:
+        raise ValueError(f"no word of SQL: {words!r}")
+    return words
 
 
 def comment(text: str) -> str:

@@ -35,7 +35,8 @@ KEYS = {"storage_key_id": "env:STORE_ID", "storage_secret_key": "env:STORE_KEY"}
 
 
 def case(tmp_path: Path, name: str) -> tuple[Lake, Config]:
-    return published.case(tmp_path, name, **(KEYS if name == "s3compat" else {}))
+    made: tuple[Lake, Config] = published.case(tmp_path, name, **(KEYS if name == "s3compat" else {}))
+    return made
 
 
 def applied(lake, config, account) -> list[str]:

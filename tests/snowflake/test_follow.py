@@ -14,6 +14,7 @@ from lakeward.config import parse
 from lakeward.errors import GateStoppedError, TransientError
 from lakeward.position import Checkpoint, Position
 from snowflake.lakehouse import follow
+from snowflake.lakehouse.conformance import run
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def published(tmp_path, monkeypatch) -> Any:
     remote = lake_with(tmp_path / "other", "s3a://bucket/lake")
     for name in ("read", "write", "replace"):
         setattr(remote, name, getattr(local, name))
-    monkeypatch.setattr(follow, "gate", lambda lake, config: None)
+    monkeypatch.setattr(run, "gate", lambda lake, config: None)
     return remote
 
 
@@ -63,7 +64,7 @@ def test_snowflake_is_not_moved_to_what_breaks_a_rule_and_not_by_itself_unless_c
 
     nobody = lambda: pytest.fail("nobody asked for Snowflake")  # noqa: E731
     assert follow.follow_gold(published, parse({}), nobody) == 0
-    monkeypatch.setattr(follow, "gate", stopped)
+    monkeypatch.setattr(run, "gate", stopped)
     assert follow.follow_gold(published, parse({}), nobody) == 0  # it has passed
     published.write("snowflake", {})
     with pytest.raises(GateStoppedError):

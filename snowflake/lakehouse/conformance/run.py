@@ -23,11 +23,11 @@ from snowflake.lakehouse.conformance.parquet import check_file
 from snowflake.lakehouse.conformance.rules import Finding
 from snowflake.lakehouse.conformance.sql import check_sql
 from snowflake.lakehouse.conformance.table import LakeFiles, LiveTable, check_table, read_table
+from snowflake.lakehouse.follow import SHOWN
 from snowflake.lakehouse.plan import build, delta_tables
 from snowflake.lakehouse.statements import statements
 
 DOCUMENT = "snowflake-checked"
-SHOWN = "snowflake"  # where Snowflake was last moved to (`snowflake.lakehouse.follow`)
 THREADS = 4
 SHOWN_MAX = 20  # findings in an error
 
