@@ -111,7 +111,7 @@ def _timed(port: int, way: Callable[[Any, list[tuple[Any, ...]]], None], rows: i
     values = [(i, f"name {i}", i % 1000, "2026-01-01 00:00:00") for i in range(rows)]
     session = connect(_config(port, "").snowflake)
     session.enter("BY_HAND")
-    session.run("CREATE OR REPLACE TABLE T (ID NUMBER(19,0), NAME VARCHAR, AMOUNT NUMBER(12,2), AT TIMESTAMP_NTZ)")
+    session.run("CREATE OR REPLACE TABLE T (ID NUMBER(19,0), NAME VARCHAR, AMOUNT NUMBER(12,2), MADE TIMESTAMP_NTZ)")
     session.run(f"INSERT INTO T {_rows(values[: rows // 2])}")
     began = time.perf_counter()
     way(session, values)
@@ -122,12 +122,12 @@ def _timed(port: int, way: Callable[[Any, list[tuple[Any, ...]]], None], rows: i
 
 _MERGE = (
     "MERGE INTO T USING ({0}) AS s ON T.ID = s.ID WHEN MATCHED THEN UPDATE SET NAME = s.NAME, AMOUNT = s.AMOUNT,"
-    " AT = s.AT WHEN NOT MATCHED THEN INSERT (ID, NAME, AMOUNT, AT) VALUES (s.ID, s.NAME, s.AMOUNT, s.AT)"
+    " MADE = s.MADE WHEN NOT MATCHED THEN INSERT (ID, NAME, AMOUNT, MADE) VALUES (s.ID, s.NAME, s.AMOUNT, s.MADE)"
 )
 
 
 def _by_row(session: Any, values: list[tuple[Any, ...]]) -> None:
-    one = "SELECT %s AS ID, %s AS NAME, %s AS AMOUNT, %s::TIMESTAMP_NTZ AS AT"
+    one = "SELECT %s AS ID, %s AS NAME, %s AS AMOUNT, %s::TIMESTAMP_NTZ AS MADE"
     for value in values:
         session.run(_MERGE.format(one), value)
 
@@ -140,7 +140,7 @@ def _by_text(session: Any, values: list[tuple[Any, ...]]) -> None:
 def _rows(values: list[tuple[Any, ...]]) -> str:
     """As people write it: the peer, not an example."""
     return " UNION ALL ".join(
-        f"SELECT {i} AS ID, '{name}' AS NAME, {amount} AS AMOUNT, '{at}'::TIMESTAMP_NTZ AS AT"
+        f"SELECT {i} AS ID, '{name}' AS NAME, {amount} AS AMOUNT, '{at}'::TIMESTAMP_NTZ AS MADE"
         for i, name, amount, at in values
     )
 

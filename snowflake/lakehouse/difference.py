@@ -40,19 +40,19 @@ def difference(plan: Sequence[Statement], there: Inventory, *, drop: bool) -> li
     """
     changes: list[Change] = []
     made: set[tuple[str, Name]] = set()
-    bare: set[tuple[str, Name]] = set()  # made without the grants of what was there
+    ungranted: set[tuple[str, Name]] = set()  # made without the grants of what was there
     for statement in plan:
         key = statement.kind, statement.name
         if statement.action in ("create", "replace"):
             found = _made(statement, there) if key in there.objects else [Change("create", statement)]
             if any(c.verb in ("create", "replace") for c in found):
                 made.add(key)
-                bare |= set() if "COPY GRANTS" in statement.text else {key}
+                ungranted |= set() if "COPY GRANTS" in bare(statement) else {key}
             changes += found
         elif statement.action == "refresh":
             changes += _refresh(statement, there, new=key in made)
         elif statement.action == "grant":
-            changes += _grant(statement, there, new=key in bare)
+            changes += _grant(statement, there, new=key in ungranted)
         elif statement.action == "describe" and key in made:
             changes.append(Change("run", statement, "who asks the storage for access"))
         elif statement.action == "other":
@@ -81,7 +81,7 @@ def _made(wanted: Statement, there: Inventory) -> list[Change]:
             return [Change("drop", drop, f"another {', '.join(other)}"), Change("create", wanted)]
         return []
     if wanted.kind == "EXTERNAL TABLE":
-        place = wanted.text.partition("WITH LOCATION = ")[2].split("\n")[0].rpartition('"')[2].rstrip("/")
+        place = wanted.text.rpartition("WITH LOCATION = ")[2].split("\n")[0].rpartition('"')[2].rstrip("/")
         same = str(now.get("location", "")).rstrip("/").endswith(place)
         return [] if same else [Change("replace", wanted, "a new export")]
     if wanted.kind == "STAGE":

@@ -22,10 +22,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeward import crash, delta
 from lakeward.config import Config, Landing
+from lakeward.errors import TerminalError
 from lakeward.lake import Lake
 from lakeward.names import TableName, encode_path, sql_literal
 from lakeward.state import load_bronze
@@ -75,7 +77,12 @@ def run(spark: Callable[[], SparkSession], lake: Lake, config: Config, *, patien
     for name, known in sorted(load_bronze(lake).tables.items()):
         if not any(fnmatch.fnmatchcase(name, glob) for glob in config.landing.tables):
             continue
-        stands = document["tables"].setdefault(name, {"id": None, "version": -1, "intent": None, "landed_ms": 0})
+        stands = document["tables"].setdefault(
+            name, {"id": None, "version": -1, "intent": None, "landed_ms": 0, "mark": None}
+        )
+        mark = [known.generation, known.batch, known.rows]  # tells without Spark that there is no news
+        if not known.rows or (stands.get("mark") == mark and stands["intent"] is None):
+            continue
         if patient and time.time() * 1000 - stands["landed_ms"] < config.landing.max_file_seconds * 1000:
             continue
         path = lake.table("bronze", known.name)
@@ -97,6 +104,8 @@ def run(spark: Callable[[], SparkSession], lake: Lake, config: Config, *, patien
             report.files += len(group.files)
             report.events += sum(f["rows"] for f in group.files)
             report.held += sum(f["rows"] for f in group.errors)
+        stands["mark"] = mark
+        lake.write(DOCUMENT, document)
     return report
 
 
@@ -118,17 +127,23 @@ def _added(spark: SparkSession, path: str, first: int, last: int) -> DataFrame |
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     none = jvm.scala.Option.empty()
-    commits = log.getChanges(first, none, True)
     found = jvm.scala.collection.mutable.ArrayBuffer()
-    while commits.hasNext():
-        commit = commits.next()
-        if int(commit._1()) > last:
-            break
-        actions = commit._2().iterator()
-        while actions.hasNext():
-            action = actions.next()
-            if action.getClass().getSimpleName() == "AddFile" and action.dataChange():
-                found.append(action)
+    try:
+        commits = log.getChanges(first, none, True)
+        while commits.hasNext():
+            commit = commits.next()
+            if int(commit._1()) > last:
+                break
+            actions = commit._2().iterator()
+            while actions.hasNext():
+                action = actions.next()
+                if action.getClass().getSimpleName() == "AddFile" and action.dataChange():
+                    found.append(action)
+    except Py4JJavaError as error:
+        raise TerminalError(
+            f"the commits {first} to {last} of {path} are no longer in its log, and were not landed",
+            hint=f"land oftener than the log is kept; to begin anew remove {DOCUMENT}.json and choose another prefix",
+        ) from error
     if found.isEmpty():
         return None
     made = log.createDataFrame(log.update(False, none, none), found.toSeq(), False, none)

@@ -7,6 +7,7 @@ backslash escapes within a string, a comment ends with its line.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,8 +73,17 @@ def parts(name: str) -> Name:
 
 def property_of(statement: Statement, name: str) -> str | None:
     """The string that a CREATE gives one of its properties: `BASE_LOCATION = 'silver/…'`."""
-    found = re.search(rf"\b{re.escape(name)} = '((?:[^'\\]|''|\\.)*)'", statement.text)
-    return _unescaped(found[1]) if found else None
+    tokens = _TOKEN.findall(statement.text)
+    for before, after in itertools.pairwise(tokens):
+        if after.startswith("'") and re.search(rf"\b{re.escape(name)} = $", before) and before[0] not in "\"'-":
+            return _unescaped(after[1:-1])
+    return None
+
+
+def bare(statement: Statement) -> str:
+    """The statement without what stands in quotes, on one line: what no name or value can imitate."""
+    kept = [t for t in _TOKEN.findall(statement.text) if not t.startswith(('"', "'", "--"))]
+    return " ".join("".join(kept).split())
 
 
 def _split(text: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from snowflake.lakehouse.conformance import run
 from snowflake.lakehouse.conformance.delta import check_delta
 from snowflake.lakehouse.conformance.rules import RULES
 from snowflake.lakehouse.conformance.sql import check_sql
+from snowflake.lakehouse.follow import SHOWN
 from snowflake.lakehouse.plan import build
 from snowflake.lakehouse.statements import statements
 
@@ -177,9 +178,9 @@ def test_the_gate_after_gold_reads_footers_and_the_check_reads_values(shop):
 def test_a_snapshot_that_snowflake_stands_at_and_that_was_expired_is_named(shop):
     table = file_of(shop)
     shop.publish(table)
-    shop.lake.write(run.SHOWN, {"snapshots": {"shop.t": table.current_snapshot().snapshot_id}})
+    shop.lake.write(SHOWN, {"snapshots": {"shop.t": table.current_snapshot().snapshot_id}})
     assert shop.broken() == {}
-    shop.lake.write(run.SHOWN, {"snapshots": {"shop.t": 4711}})
+    shop.lake.write(SHOWN, {"snapshots": {"shop.t": 4711}})
     assert shop.broken() == {"retention": "Snowflake stands at snapshot 4711, which was expired"}
 
 

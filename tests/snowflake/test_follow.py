@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from servers.published import CASES, CUT, lake_with
+import snowflake.connector
+from servers.published import CASES, CUT, case, lake_with
 from servers.snowflake_account import Account
 
 from gold.state import GoldState, load_gold, save_gold
@@ -15,6 +16,8 @@ from lakeward.errors import GateStoppedError, TransientError
 from lakeward.position import Checkpoint, Position
 from snowflake.lakehouse import follow
 from snowflake.lakehouse.conformance import run
+from snowflake.lakehouse.plan import build
+from snowflake.lakehouse.statements import statements
 
 
 @pytest.fixture
@@ -71,3 +74,34 @@ def test_snowflake_is_not_moved_to_what_breaks_a_rule_and_not_by_itself_unless_c
         follow.follow_gold(published, parse({"snowflake": {"refresh": "after_gold"}}), nobody)
     save_gold(published, GoldState(cut=CUT))
     assert follow.follow_gold(published, parse({}), nobody) == 0
+
+
+def test_the_freshness_view_says_what_is_behind_gold_and_what_snowflake_lacks(tmp_path, fake_snowflake, fresh):
+    lake, config = case(tmp_path, "s3", database=fresh)
+    view = next(s for s in statements(build(lake, config).text) if s.action == "replace" and s.kind == "VIEW")
+    text = view.text.partition("\nAS\n")[2]
+    # The server knows no staged files and no interval functions on LTZ: gold's lines are a table's here.
+    staged = text[text.index('FROM @"') : text.index("\n)\nSELECT")]
+    text = text.replace(staged, "FROM GOLD").replace("$1:", "V:")
+    shown = [("shop", "same", "1:1:4", "a"), ("shop", "older", "1:1:4", "a"), ("shop", "rewritten", "1:1:4", "a")]
+    gold = [("shop", "same", "1:1:4", "a"), ("shop", "older", "1:2:4", "b"), ("shop", "rewritten", "1:1:4", "c")]
+    gold.append(("shop", "new", "1:2:4", "d"))
+    columns = (
+        '"S" VARCHAR, "T" VARCHAR, "K" VARCHAR, "CUT" VARCHAR, "E" INT, "F" INT, "P" INT, "MS" INT, "AT" TIMESTAMP_NTZ,'
+    )
+    columns += ' "PUB" TIMESTAMP_NTZ, "N" INT, "M" VARCHAR'
+    with snowflake.connector.connect(**fake_snowflake, database=fresh) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{fresh}"."LAKEWARD"')
+        cursor.execute(f'USE SCHEMA "{fresh}"."LAKEWARD"')
+        cursor.execute(f'CREATE TABLE "FRESHNESS" ({columns})')
+        cursor.execute("CREATE TABLE GOLD (V VARIANT)")
+        for schema, table, cut, file in shown:
+            row = "%s, %s, 'mirror', %s, 1, 1, 4, 0, '2026-01-01'::TIMESTAMP_NTZ, '2026-01-01'::TIMESTAMP_NTZ, 3, %s"
+            cursor.execute(f'INSERT INTO "FRESHNESS" SELECT {row}', (schema, table, cut, file))
+        for schema, table, cut, file in gold:
+            line = {"table_schema": schema, "table_name": table, "kind": "mirror", "cut": cut, "published_ms": 1}
+            cursor.execute("INSERT INTO GOLD SELECT PARSE_JSON(%s)", (json.dumps({**line, "metadata_file": file}),))
+        cursor.execute(text)
+        behind = {row[1]: row[-1] for row in cursor.fetchall()}
+    assert behind == {"same": False, "older": True, "rewritten": True, "new": True}

@@ -22,6 +22,7 @@ from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
 from snowflake.lakehouse import merge_sql, plan
 from snowflake.lakehouse.merge_sql import Target
+from snowflake.lakehouse.statements import bare, property_of, statements
 from snowflake.lakehouse.template import fill
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -179,6 +180,24 @@ def test_no_name_leaves_its_quotes_in_the_sink(schema, table, columns):
     assert isinstance(tree, exp.Merge)
     assert tree.this.name == table
     assert tree.this.db == schema
+
+
+@hypothesis.settings(deadline=None, max_examples=100)
+@given(NAMES, NAMES, NAMES)
+@hypothesis.example("s", "x URL = 'y' COPY GRANTS", "-- '")
+def test_a_plan_is_read_back_as_it_was_written(schema, table, text):
+    template = (
+        "CREATE STAGE IF NOT EXISTS {{name:t}} -- {{comment:x}}\n  URL = {{literal:x}};\n"
+        "GRANT SELECT ON ICEBERG TABLE {{name:t}} TO ROLE {{identifier:x}};\n"
+        "CREATE DYNAMIC TABLE IF NOT EXISTS {{name:t}} AS SELECT {{landed_columns:c}} ORDER BY {{landed_keys:k}};"
+    )
+    values = {"t": ("DB", schema, table), "x": text, "c": [(table, "BINARY", text)], "k": [schema, text]}
+    stage, grant, dynamic = statements(fill(template, values))
+    assert (stage.kind, stage.name, property_of(stage, "URL")) == ("STAGE", ("DB", schema, table), text)
+    assert bare(stage) == "CREATE STAGE IF NOT EXISTS .. URL ="
+    assert (grant.name, grant.role) == (("DB", schema, table), (text,))
+    assert (dynamic.kind, dynamic.name) == ("DYNAMIC TABLE", ("DB", schema, table))
+    assert [t.text for t in tokens(dynamic.text) if t.kind == "string"] == [text, schema, text]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from snowflake.lakehouse.conformance.rules import Finding
-from snowflake.lakehouse.statements import Statement, property_of
+from snowflake.lakehouse.statements import Statement, bare, property_of
 
 _PRIVILEGES = {"USAGE", "SELECT"}
 
@@ -18,7 +18,7 @@ def check_sql(plan: Iterable[Statement]) -> Iterator[Finding]:
 
 
 def _broken(of: Statement) -> Iterator[str]:
-    words = f" {' '.join(of.text.split())} "
+    words = f" {bare(of)} "
     if of.action == "other":
         yield "it is none of the statements that a plan is made of"
     if of.kind == "EXTERNAL VOLUME" and of.action == "create" and "ALLOW_WRITES = FALSE " not in words:
