@@ -13,7 +13,7 @@ from typing import Literal
 
 from lakeward.errors import TerminalError
 from snowflake.lakehouse.inventory import Inventory
-from snowflake.lakehouse.statements import Name, Statement, property_of
+from snowflake.lakehouse.statements import Name, Statement, bare, property_of
 from snowflake.lakehouse.template import keyword, literals, qualified
 
 Verb = Literal["create", "alter", "replace", "refresh", "grant", "revoke", "drop", "run"]
