@@ -16,6 +16,7 @@ from lakeward.errors import GateStoppedError, TransientError
 from lakeward.position import Checkpoint, Position
 from snowflake.lakehouse import follow
 from snowflake.lakehouse.conformance import run
+from snowflake.lakehouse.conformance.rules import Finding
 from snowflake.lakehouse.plan import build
 from snowflake.lakehouse.statements import statements
 
@@ -61,12 +62,17 @@ def test_each_publication_is_followed_once_and_a_refresh_that_failed_is_tried_ag
     assert follow.follow_gold(published, config, lambda: pytest.fail("nothing is new")) == 0
 
 
-def test_snowflake_is_not_moved_to_what_breaks_a_rule_and_not_by_itself_unless_configured(published, monkeypatch):
+def test_snowflake_is_not_moved_to_what_breaks_a_rule_and_not_by_itself_unless_configured(
+    published, monkeypatch, caplog
+):
     def stopped(lake: Any, config: Any) -> None:
         raise GateStoppedError("rule")
 
     nobody = lambda: pytest.fail("nobody asked for Snowflake")  # noqa: E731
+    found = run.Report(findings=[Finding("names", "shop.t", "column 'current_date'")])
+    monkeypatch.setattr(run, "check", lambda lake, config, *, values, sql: found)
     assert follow.follow_gold(published, parse({}), nobody) == 0
+    assert "current_date" in caplog.text
     monkeypatch.setattr(run, "gate", stopped)
     assert follow.follow_gold(published, parse({}), nobody) == 0  # it has passed
     published.write("snowflake", {})

@@ -41,10 +41,14 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
 
-def check(lake: Lake, config: Config, *, values: bool = True) -> Report:
-    """Check the SQL and every published table; with `values`, also the values of files not read before."""
+def check(lake: Lake, config: Config, *, values: bool = True, sql: bool = True) -> Report:
+    """Check every published table and, with `sql`, the plan; with `values`, also the values of files not read before.
+
+    Raises ConfigError as the plan does.
+    """
     report = Report()
-    report.findings += check_sql(statements(build(lake, config).text))
+    if sql:
+        report.findings += check_sql(statements(build(lake, config).text))
     known = lake.read(DOCUMENT) or {}
     passed = {path: bool(deep) for path, deep in dict(known.get("files", {})).items()}
     shown = (lake.read(SHOWN) or {}).get("snapshots", {})
