@@ -32,7 +32,7 @@ from silver.events import truncations
 from silver.fill import whole_events
 from silver.local import Held
 from silver.plan import RunPlan, TablePlan, plan_run
-from silver.table import Batch, refuse, write_table
+from silver.table import Batch, follow_shape, refuse, write_table
 
 MERGES_AT_ONCE = 4
 GATES_AT_ONCE = 4
@@ -140,7 +140,6 @@ def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate:
     if not plan.tables:
         return {}
     small, large = (evaluate_for(delta.sibling(spark), rows) for rows in (0, INTERPRETED_ROWS_MAX + 1))
-
     held = Held()
 
     def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated, bool]]:
@@ -176,6 +175,7 @@ def _merge_all(
         known = state.tables.get(table.name)
         rows = table.events + (known.rows if known is not None else 0)
         with sessions.borrow(rows) as session, delta.naming(f"silver's {table.name}"):
+            follow_shape(session, lake, config.table(table.schema.name), table)
             batch.hold()
             written, result = write_table(session, lake, config.table(table.schema.name), plan, table, batch, known)
         seconds = time.monotonic() - began
