@@ -33,6 +33,7 @@ class Batch:
     held: int
     hold: Callable[[], None]
     truncation: Truncation | None
+    local: bool = False  # the driver holds its events
 
 
 def refuse(plan: TablePlan, config: TableConfig) -> None:
@@ -112,9 +113,10 @@ def _write_current(
     rows = _rows(current, plan, batch, soft=soft)
     if fresh and batch.held:
         rows = kept(batch.events, batch.passed, rows, plan.schema)
-    return merge(
-        session, location, rows, plan.schema, run=run.run, soft=soft, ending=_ending(run, plan, batch.truncation)
-    )
+    ending = _ending(run, plan, batch.truncation)
+    # Where a table is replaced, the rows to write without a key are not the batch's alone.
+    few = batch.local and ending is None
+    return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few)
 
 
 def _rows(current: DataFrame | None, plan: TablePlan, batch: Batch, *, soft: bool) -> DataFrame:
