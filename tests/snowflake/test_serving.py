@@ -41,7 +41,7 @@ def test_a_run_lands_and_sinks_only_where_it_is_configured(done):
 
 def test_a_run_that_goes_on_sinks_by_rows_and_by_seconds(done, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(serving.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("lakeward.cli.serving.time.monotonic", lambda: now[0])
     doc = {"snowflake": {"sink": "after_silver", "sink_batch_rows": 10, "sink_batch_seconds": 30}}
     going_on = serving.Serving(app_of(doc), continuous=True)
     for changes, seconds, sunk in ((4, 1, 0), (5, 1, 0), (1, 1, 1), (0, 100, 1), (1, 1, 1), (0, 31, 2)):
