@@ -105,6 +105,7 @@ class TableConfig:
     history: Literal["scd1", "scd2"] = "scd1"
     deletes: Literal["hard", "soft"] = "hard"
     truncate: Literal["apply", "ignore"] = "apply"
+    dropped_columns: Literal["drop", "keep"] = "drop"  # what silver does with a column that the source drops
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
     tinyint1: Literal["int", "boolean"] = "int"
