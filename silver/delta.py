@@ -168,10 +168,11 @@ def _widen(spark: SparkSession, location: str, name: str, kind: str) -> None:
 
 
 def _rename(spark: SparkSession, location: str, renamed: Sequence[tuple[str, str]]) -> None:
+    names = {name.lower() for name, _ in actual_fields(spark, location)} if renamed else set()
     for old, new in renamed:
-        names = {name.lower() for name, _ in actual_fields(spark, location)} if renamed else set()
         if old.lower() in names and new.lower() not in names:
             rename_column(spark, location, (old,), new)
+            names = names - {old.lower()} | {new.lower()}
 
 
 def ensure_history(

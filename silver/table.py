@@ -22,6 +22,7 @@ from silver.history import merge_history, seed
 from silver.merge import merge
 from silver.plan import RunPlan, TablePlan
 from silver.rows import Ending, Written, as_table
+from silver.undouble import undouble
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def write_table(
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
         written = _write_current(session, location, run, plan, batch, config)
-        if plan.since is not None and not soft and known is not None:
+        if plan.since is not None and not soft and known is not None and not plan.repaired:
             rows = known.rows + written.inserted - written.deleted
     if rows is None:
         rows = _count(session, location, soft=soft)
@@ -110,6 +111,8 @@ def _write_current(
         rows = _rows(None, plan, batch, soft=soft)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)
+    if plan.repaired:  # a MERGE would update both of two rows with one key
+        undouble(session, location, None if fresh else batch.passed, plan.schema, run=run.run)
     rows = _rows(current, plan, batch, soft=soft)
     if fresh and batch.held:
         rows = kept(batch.events, batch.passed, rows, plan.schema)
