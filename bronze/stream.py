@@ -295,6 +295,9 @@ class _Range:
         if known is not None:
             return known[1]
         fit = conform(table_map, schema, self.work.tables[name].excluded)
+        if fit.added and fit.mismatch is None and self.work.tables[name].target.names is not None:
+            # What Delta will call the column in files of a table with column mapping is not known before it is added.
+            fit = replace(fit, mismatch=fit.added[0].name)
         if fit.added and fit.mismatch is None:
             schema = self.schemas[name] = replace(schema, columns=(*schema.columns, *fit.added))
             self.manifest.added.setdefault(name, []).extend(c.to_json() for c in fit.added)

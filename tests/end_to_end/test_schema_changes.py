@@ -30,7 +30,7 @@ def test_columns_are_renamed_dropped_and_widened_without_reading_the_table_again
     assert pipeline.verify().equal
     for statement in (
         "UPDATE t SET a = 'uno' WHERE id = 1",
-        "ALTER TABLE t RENAME COLUMN a TO `the name`, DROP COLUMN gone, ADD late INT",
+        "ALTER TABLE t RENAME COLUMN a TO `the name`, DROP COLUMN gone",
         "UPDATE t SET `the name` = 'dos' WHERE id = 2",
         "ALTER TABLE t MODIFY n BIGINT, MODIFY d DECIMAL(12,4), CHANGE f g DOUBLE FIRST",
         "INSERT INTO t (id, `the name`, n, d, g) VALUES (4, 'four', 9000000000, 12345678.1234, 0.1)",
@@ -50,8 +50,8 @@ def test_columns_are_renamed_dropped_and_widened_without_reading_the_table_again
     proof = pipeline.verify()
     assert proof.equal, proof.tables
     assert generations(pipeline) == {"t": 1, "kept": 1, "bare": 1, "other": 1}
-    assert pipeline.rows("t", "no", "`the name`", "n", "late") == [
-        (1, "uno", 1, None), (2, "dos", 2, None), (5, "four", 9000000000, None),
+    assert pipeline.rows("t", "no", "`the name`", "n") == [
+        (1, "uno", 1), (2, "dos", 2), (5, "four", 9000000000),
     ]  # fmt: skip
     assert pipeline.rows("kept", "id", "a", "gone") == [(1, 10, 1), (2, 2, 2), (3, 3, None)]
     assert pipeline.rows("bare", "b") == [(1,), (2,), (2,)]
