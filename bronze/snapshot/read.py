@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +30,10 @@ class ChunkReader:
         self.replaced = 0
 
     def __iter__(self) -> Iterator[pa.StructArray]:
+        return self.batches()
+
+    def batches(self) -> Generator[pa.StructArray, None, None]:
+        """The same as iterating; closing it before its end ends the query at the server."""
         conn = open_connection(self._settings, proven=True)
         try:
             reader = _reader(conn, self._schema, self._chunk.where())
@@ -46,9 +50,10 @@ def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> C
     return ChunkReader(settings, schema, chunk)
 
 
-def read_exact(conn: pymysql.Connection, schema: TableSchema) -> RowReader:
-    """All rows of a table on `conn`, inside the transaction that `exact_read` opened there. See RowReader."""
-    return _reader(conn, schema, "")
+def read_exact(conn: pymysql.Connection, schema: TableSchema, where: str = "") -> RowReader:
+    """A table's rows on `conn`, inside the transaction that `exact_read` opened there: all of them, or those of a WHERE
+    clause with its leading space. See RowReader."""
+    return _reader(conn, schema, where)
 
 
 def _reader(conn: pymysql.Connection, schema: TableSchema, where: str) -> RowReader:

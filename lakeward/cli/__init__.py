@@ -83,6 +83,9 @@ def parser() -> argparse.ArgumentParser:
         reading.add_argument(
             "--accept-gap", action="store_true", help="go on where the source lacks transactions; status names them"
         )
+        reading.add_argument(
+            "--snapshot-anyway", action="store_true", help="begin a snapshot that may outlast the source's binlog"
+        )
     shown = command("status", "status.status", "say where each table stands")
     shown.add_argument("--json", action="store_true")
     verified = command("verify", "proof.verify", "prove that silver equals the source, or say where it does not")
@@ -110,7 +113,19 @@ def _quarantine(parent: argparse.ArgumentParser) -> None:
 
 def _snowflake(parent: argparse.ArgumentParser) -> None:
     which = parent.add_subparsers(required=True, metavar="ACTION")
-    which.add_parser("plan", help="print the SQL that exposes this lake").set_defaults(command="snowflake.plan")
+    plan = which.add_parser("plan", help="print the SQL that exposes this lake, or what of it Snowflake lacks")
+    plan.add_argument("--full", action="store_true", help="all of it, without looking at what is there")
+    plan.set_defaults(command="snowflake.plan")
+    applied = which.add_parser("apply", help="bring Snowflake to the plan")
+    applied.add_argument("--dry-run", action="store_true", help="write the SQL to a file instead, for a DBA to run")
+    applied.add_argument("--output", default="lakeward-snowflake.sql", metavar="FILE", help="of --dry-run")
+    applied.set_defaults(command="snowflake.apply")
+    checked = which.add_parser("check", help="hold what gold published, and the SQL, to Snowflake's rules")
+    checked.set_defaults(command="snowflake.check")
+    refreshed = which.add_parser("refresh", help="move Snowflake to what gold has published")
+    refreshed.set_defaults(command="snowflake.refresh")
+    landed = which.add_parser("land", help="write bronze's new events as JSON files for Snowpipe")
+    landed.set_defaults(command="snowflake.land")
     sink = which.add_parser("sink", help="MERGE changes straight into Snowflake tables")
     sink.add_argument("tables", nargs="*", metavar="TABLE")
     sink.set_defaults(command="snowflake.sink")

@@ -7,6 +7,7 @@ import fnmatch
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import bronze.resnapshot
 import bronze.run
@@ -17,14 +18,15 @@ from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.hints import next_queries
+from lakeward.cli.serving import Serving, follow
 from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
 
 
-def bronze_stage(app: App, *, accept_gap: bool = False, begin_at: Begin | None = None) -> bool:
-    """Catch bronze up; whether anything is new."""
+def bronze_stage(app: App, **options: Any) -> bool:
+    """Catch bronze up, with `options` of `bronze.run.run`; whether anything is new."""
     config, password = app.source
-    report = bronze.run.run(app.spark, app.lake, config, password, accept_gap=accept_gap, begin_at=begin_at)
+    report = bronze.run.run(app.spark, app.lake, config, password, **options)
     events = sum(report.events.values())
     where = report.checkpoint.at if report.checkpoint else "no position yet"
     print(f"bronze  {events:>9,} events in {len(report.events)} tables, at {where}  ({report.seconds:.1f} s)")
@@ -37,11 +39,11 @@ def bronze_stage(app: App, *, accept_gap: bool = False, begin_at: Begin | None =
     return bool(events)
 
 
-def silver_stage(app: App) -> bool:
-    """Bring silver to bronze's position; whether anything was merged."""
+def silver_stage(app: App) -> int:
+    """Bring silver to bronze's position; how many changes were merged."""
     if not silver_behind(app):
         print("silver          0 changes: it stands at bronze's position")
-        return False
+        return 0
     began = time.monotonic()
     report = silver.run.run(app.spark(), app.lake, app.config)
     merged = report.tables.values()
@@ -51,7 +53,7 @@ def silver_stage(app: App) -> bool:
     held = sum(t.held for t in merged)
     if held:
         print(f"        {held:>9,} events held back: `lakeward quarantine list` says why")
-    return bool(changes)
+    return changes
 
 
 def gold_stage(app: App, *, rebuild: Sequence[str] = ()) -> bool:
@@ -97,7 +99,8 @@ def bronze_command(app: App, options: argparse.Namespace) -> int:
             if not bronze.run.begun(app.lake):  # the first snapshot, so that the burst comes through the stream
                 bronze_stage(app)
             burst_if_embedded(app)
-        bronze_stage(app, accept_gap=options.accept_gap, begin_at=begin_at)
+        anyway = options.snapshot_anyway
+        bronze_stage(app, accept_gap=options.accept_gap, begin_at=begin_at, snapshot_anyway=anyway)
     return 0
 
 
@@ -110,6 +113,7 @@ def silver_command(app: App, options: argparse.Namespace) -> int:
 def gold_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("gold"):
         gold_stage(app, rebuild=getattr(options, "rebuild", ()))
+        follow(app)
     next_queries(app)
     return 0
 
@@ -117,11 +121,14 @@ def gold_command(app: App, options: argparse.Namespace) -> int:
 def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
         accept_gap = options.accept_gap
+        serving = Serving(app, continuous=options.continuous)
         while True:
-            bronze_stage(app, accept_gap=accept_gap)
+            bronze_stage(app, accept_gap=accept_gap, snapshot_anyway=options.snapshot_anyway)
             accept_gap = False  # what is missing now was accepted, not what will be
-            silver_stage(app)
+            serving.after_bronze()
+            serving.after_silver(silver_stage(app))
             gold_stage(app)
+            follow(app)
             if not options.continuous:
                 return 0
             sys.stdout.flush()
