@@ -1,41 +1,12 @@
-"""Gold in a catalog that is no folder, and what is refused; the files lie where they always do."""
+"""Rebuilds that are asked for, and catalogs that are refused."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
-from servers.iceberg_rest import rest_catalog
 
-from gold.state import load_gold
 from lakeward import catalog
 from lakeward.config import Gold, parse
 from lakeward.errors import ConfigError, UsageError
-
-
-def test_a_rest_catalog_publishes_merges_rebuilds_and_keeps_files_in_the_lake(shop, duckdb, monkeypatch):
-    monkeypatch.setenv("CATALOG_TOKEN", "the-token")
-    with rest_catalog(shop.spark, shop.lake.path("gold")) as (server, uri):
-        properties = {"token": "env:CATALOG_TOKEN"}
-        shop.config = replace(
-            shop.config, gold=replace(shop.config.gold, catalog="rest", uri=uri, properties=properties)
-        )
-        table = shop.create("order items", {"id": "int", "n": "int"}, ["id"], schema="My Shop")
-        shop.spark.sql(f"INSERT INTO {table} SELECT CAST(id AS INT), 1, 1, 't', 0 FROM range(10)")
-        assert shop.publish().tables == {"My Shop.order items": "created"}
-        shop.spark.sql(f"UPDATE {table} SET n = 2 WHERE id < 3")
-        assert shop.publish().tables == {"My Shop.order items": "merged"}
-        shop.assert_mirrored()
-        assert set(shop.gold().tables.values()) == {"unchanged"}
-        entry = shop.published("My Shop.order items")
-        assert entry.location == f"{shop.lake.root}/gold/My-20-Shop/order-20-items"
-        assert entry.metadata_file.removeprefix("file:").startswith(entry.location + "/metadata/")
-        assert duckdb(f"SELECT sum(n) FROM iceberg_scan('{entry.metadata_file}')") == [["13"]]
-        assert server.tokens == {"Bearer the-token"}
-        assert ("POST", "/v1/namespaces/My-20-Shop/tables/order-20-items") in server.seen
-        assert "the-token" not in json.dumps(shop.lake.read("gold"))
-        assert load_gold(shop.lake).intent is None
 
 
 def test_a_rebuild_that_is_asked_for_replaces_the_table_in_one_commit(shop):
