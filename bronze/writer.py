@@ -140,7 +140,8 @@ class EnvelopeWriter:
     def _begin(self, table: str, schema: pa.Schema) -> _Open:
         folder = f"{self._base}/{self._targets[table].folder}"
         name = f"part-{uuid.uuid4()}.parquet"
-        self._filesystem.create_dir(folder, recursive=True)
+        if self._filesystem.type_name == "local":  # an object store has no folders
+            self._filesystem.create_dir(folder, recursive=True)
         stream = self._filesystem.open_output_stream(f"{folder}/{name}")
         names = self._targets[table].names
         physical = schema if names is None else pa.schema(rename(pa.struct(list(schema)), names))

@@ -18,10 +18,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakeward import catalog
+from lakeward.config import Gold
 from lakeward.lake import Lake
 from lakeward.names import encode_path, spark_identifier
 
-CATALOG = "gold"
+CATALOG = catalog.NAME
 PREFIX = "lakeward."
 _SUMMARY = f"spark.sql.iceberg.snapshot-property.{PREFIX}"
 PROPERTIES = {
@@ -60,20 +62,19 @@ def location(lake: Lake, schema: str, table: str) -> str:
     return lake.path(CATALOG, encode_path(schema), encode_path(table))
 
 
-def catalog_session(spark: SparkSession, lake: Lake) -> SparkSession:
+def catalog_session(spark: SparkSession, lake: Lake, gold: Gold) -> SparkSession:
     """A session of one thread's own, with `spark`'s settings and this lake's catalog, which caches nothing.
 
-    With a cached catalog, one session would go on reading the snapshot from before another's commit.
+    With a cached catalog, one session would go on reading the snapshot from before another's commit. Raises
+    ConfigError as `catalog.settings` does.
     """
     own = spark.newSession()
     known = own.conf.getAll
     for key, value in spark.conf.getAll.items():
         if known.get(key) != value and spark.conf.isModifiable(key):
             own.conf.set(key, value)
-    own.conf.set(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
-    own.conf.set(f"spark.sql.catalog.{CATALOG}.type", "hadoop")
-    own.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", lake.path(CATALOG))
-    own.conf.set(f"spark.sql.catalog.{CATALOG}.cache-enabled", "false")
+    for key, value in catalog.settings(gold, lake.root).items():
+        own.conf.set(key, value)
     return own
 
 
@@ -102,17 +103,17 @@ def standing(session: SparkSession, name: str) -> Standing | None:
 
 
 def _load(session: SparkSession, name: str) -> Any:
-    """Iceberg's own Table object, or None. Its metadata is read from the lake, not from a cache."""
+    """Iceberg's own Table object (of the JVM), or None. Its metadata is read from the lake, not from a cache."""
     jvm: Any = session._jvm
     sessions = getattr(getattr(jvm, "org.apache.spark.sql.classic.SparkSession$"), "MODULE$")
     before = sessions.getActiveSession()
     # Spark looks a catalog up in the settings of the session that is active in this thread.
     sessions.setActiveSession(session._jsparkSession)
     try:
-        catalog = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
+        there = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
         encoded = name.replace("`", "").removeprefix(f"{CATALOG}.")  # neither part holds a dot or a quote
-        there = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(encoded)
-        return catalog.loadTable(there) if catalog.tableExists(there) else None
+        table = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(encoded)
+        return there.loadTable(table) if there.tableExists(table) else None
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())
@@ -139,9 +140,19 @@ def summary(session: SparkSession, properties: Mapping[str, str]) -> Iterator[No
 def replace(frame: DataFrame, name: str) -> None:
     """Create the table, or replace its rows and columns in one snapshot. Every column is optional."""
     writer = frame.writeTo(name).using("iceberg")
-    for key, value in PROPERTIES.items():
+    for key, value in {**PROPERTIES, **_place(frame.sparkSession, name)}.items():
         writer = writer.tableProperty(key, value)
     writer.createOrReplace()
+
+
+def _place(session: SparkSession, name: str) -> dict[str, str]:
+    """The location to ask for; made sure of its namespace. A catalog that is a folder has both by itself."""
+    folder = session.conf.get(catalog.LOCATION, None)
+    if folder is None:
+        return {}
+    _, namespace, table = name.split(".")
+    session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{namespace}")
+    return {"location": "/".join((folder, namespace.strip("`"), table.strip("`")))}
 
 
 def overwrite(frame: DataFrame, name: str) -> None:

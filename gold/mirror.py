@@ -111,13 +111,21 @@ def decide(wanted: Wanted, silver: Silver, standing: Standing | None, known: Gol
 
 
 def prepare(
-    session: SparkSession, lake: Lake, config: Config, wanted: Wanted, known: GoldTable | None, run: int
+    session: SparkSession,
+    lake: Lake,
+    config: Config,
+    wanted: Wanted,
+    known: GoldTable | None,
+    run: int,
+    rebuild: bool = False,
 ) -> Prepared:
-    """Read what changed and ask the gate; nothing is written. Raises GateStoppedError."""
+    """Read what changed, or everything to `rebuild`, and ask the gate; nothing is written. Raises GateStoppedError."""
     path = lake.table("silver", wanted.schema.name)
     silver = describe(session, path)
     standing = iceberg.standing(session, wanted.identifier)
     decision = decide(wanted, silver, standing, known)
+    if rebuild and standing is not None:
+        decision = Decision("rebuilt", "it was asked for")
     schema = narrowed(wanted.schema, silver.columns)
     frame: DataFrame | None = None
     if decision.action == "merged":

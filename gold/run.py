@@ -12,7 +12,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -26,9 +26,9 @@ from gold.lanes import Lanes
 from gold.marts import Model
 from gold.mirror import Prepared, Wanted
 from gold.state import GoldState, GoldTable, load_gold, save_gold
-from lakeward import crash
+from lakeward import catalog, crash
 from lakeward.config import Config
-from lakeward.errors import ConfigError, LakewardError
+from lakeward.errors import LakewardError, UsageError
 from lakeward.lake import Lake, disk_full
 from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
@@ -59,24 +59,22 @@ class GoldReport:
         return sum(outcome != "unchanged" for outcome in self.tables.values())
 
 
-def run(spark: SparkSession, lake: Lake, config: Config) -> GoldReport:
-    """Publish silver's cut. The caller holds the lake's lock.
+def run(spark: SparkSession, lake: Lake, config: Config, rebuild: Collection[str] = ()) -> GoldReport:
+    """Publish silver's cut. The caller holds the lake's lock. `rebuild` names mirrors and marts to make anew from
+    silver as a whole, though nothing asks for it; each is replaced in one commit.
 
-    Raises ConfigError for a catalog or a mart that cannot be meant, GateStoppedError when a gate stops (nothing was
-    published then), TerminalError when a mart fails (the mirrors and the other marts were published) or the disk is
-    full.
+    Raises UsageError for a table to rebuild that gold does not publish, ConfigError for a catalog or a mart that
+    cannot be meant, GateStoppedError when a gate stops (nothing was published then), TerminalError when a mart fails
+    (the mirrors and the other marts were published) or the disk is full.
     """
     started = time.monotonic()
-    if config.gold.catalog != "hadoop":
-        raise ConfigError(
-            f"[gold] catalog = {config.gold.catalog!r} is not in this version", hint='write catalog = "hadoop"'
-        )
+    catalog.check(config.gold)
     models = marts.load_models(marts.models_folder(config))
     silver = load_silver(lake)
     report = GoldReport()
     if silver.cut is not None:
         try:
-            _Run(spark, lake, config, models, silver, silver.cut, report).publish()
+            _Run(spark, lake, config, models, silver, silver.cut, report, frozenset(rebuild)).publish()
         except (PySparkException, Py4JJavaError) as error:
             if full := disk_full(error):
                 raise full from error
@@ -97,23 +95,19 @@ class _Run:
         silver: SilverState,
         cut: Checkpoint,
         report: GoldReport,
+        rebuild: frozenset[str],
     ) -> None:
-        self.spark, self.lake, self.config, self.models, self.cut, self.report = (
-            spark,
-            lake,
-            config,
-            models,
-            cut,
-            report,
-        )
+        self.spark, self.lake, self.config, self.models = spark, lake, config, models
+        self.cut, self.report, self.rebuild = cut, report, rebuild
         self.state = load_gold(lake)
         self.wanted = wanted_mirrors(config, load_bronze(lake), silver, cut, report.skipped)
+        self._known(rebuild)
         self.rows = sum(silver.tables[name].rows for name in self.wanted)
         self.number = _number(self.state, self.wanted)
         report.run, report.cut = self.number, cut.at
 
     def publish(self) -> None:
-        with Lanes(lambda: evaluate_for(iceberg.catalog_session(self.spark, self.lake), self.rows)) as lanes:
+        with Lanes(lambda: evaluate_for(self.session(), self.rows)) as lanes:
             self._mirrors(lanes)
             failed = self._marts(lanes.session)
             self._withdraw()
@@ -127,13 +121,23 @@ class _Run:
         if failed:
             raise failed[0]
 
+    def _known(self, names: Collection[str]) -> None:
+        there = {*self.wanted, *(f"{marts.SCHEMA}.{m.name}" for m in self.models)}
+        for name in sorted(set(names) - there):
+            raise UsageError(
+                f"gold publishes no table {name}", hint=f"it publishes {', '.join(sorted(there)) or 'none yet'}"
+            )
+
+    def session(self) -> SparkSession:
+        return iceberg.catalog_session(self.spark, self.lake, self.config.gold)
+
     def _mirrors(self, lanes: Lanes) -> None:
         tables = self.state.tables
-        moved = {n: w for n, w in self.wanted.items() if not _stands(tables.get(n), w)}
+        moved = {n: w for n, w in self.wanted.items() if n in self.rebuild or not _stands(tables.get(n), w)}
         prepared = lanes.each(
             moved,
             lambda session, name: mirror.prepare(
-                session, self.lake, self.config, self.wanted[name], tables.get(name), self.number
+                session, self.lake, self.config, self.wanted[name], tables.get(name), self.number, name in self.rebuild
             ),
         )
         gates = [p.gated for p in prepared.values() if p.gated is not None]
@@ -203,7 +207,8 @@ class _Run:
     def _mart(self, session: SparkSession, name: str, model: Model, identifiers: dict[TableName, str]) -> None:
         inputs = {str(t): self.state.tables[str(t)].snapshot for t in model.inputs}
         known = self.state.tables.get(name)
-        if known is not None and known.inputs == inputs and known.model == model.digest:
+        same = known is not None and known.inputs == inputs and known.model == model.digest
+        if known is not None and same and name not in self.rebuild:
             self.state.tables[name] = replace(known, cut=self.cut)
             self.report.tables[name] = "unchanged"
             return

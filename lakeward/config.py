@@ -25,6 +25,8 @@ from lakeward.names import TableName
 
 TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
 EMBEDDED = "embedded"
+_REFERENCES = ("env:", "file:")
+_SECRETIVE = ("password", "secret", "token", "credential")
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Source:
 class LakeConfig:
     root: str = "lake"  # a folder, or s3a://, abfss://, gs://
     mask_key: Secret = field(default_factory=lambda: Secret("env:LAKEWARD_MASK_KEY"))
+    endpoint: str | None = None  # of a store that speaks S3's protocol and is not AWS: http://minio:9000
+    region: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,9 +126,20 @@ class Quality:
 @dataclass(frozen=True)
 class Gold:
     catalog: Literal["hadoop", "jdbc", "rest", "glue"] = "hadoop"
+    uri: str | None = None  # of the catalog: jdbc:sqlite:/path, https://catalog.example.com
+    properties: Mapping[str, str] = field(default_factory=dict)  # Iceberg's own; env:NAME and file:PATH for secrets
+    jars: tuple[str, ...] = ()  # Maven coordinates that the catalog needs, such as a JDBC driver
     mirror: tuple[str, ...] = ("*",)
     models: str | None = None  # folder of marts; default gold/models beside the configuration file, where there is one
     export: tuple[str, ...] = ("*",)  # mirrored tables that are also written as Parquet files for external tables
+    folder: Path = Path()  # of the configuration file
+
+    def revealed(self) -> dict[str, str]:
+        """`properties` with the secrets they name. Raises ConfigError when one is not there."""
+        return {
+            key: Secret(value, self.folder).reveal() if value.startswith(_REFERENCES) else value
+            for key, value in self.properties.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -256,6 +271,14 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
                 f'[tables."{name}"] where is not in this version', hint="filter in a mart, or exclude the table"
             )
     config: Config = _build(Config, doc, "", folder)
+    for key, value in config.gold.properties.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"[gold] properties: {key} has to be a string", hint=f'write "{key}" = "{value}"')
+        if any(word in key.lower() for word in _SECRETIVE) and not value.startswith(_REFERENCES):
+            raise ConfigError(
+                f"[gold] properties: {key} holds a literal; a secret in a file ends up in version control and backups",
+                hint=f'write "{key}" = "env:NAME" or "file:PATH"',
+            )
     if not config.source.embedded:
         config.source.address()
         if urlsplit(config.source.url).password is not None:
@@ -263,7 +286,8 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
                 "[source] url holds a password; a secret in a file ends up in version control and backups",
                 hint='take it out of the url and write password = "env:NAME" or "file:PATH"',
             )
-    return dataclasses.replace(config, tables=parsed, folder=folder)
+    gold = dataclasses.replace(config.gold, folder=folder)
+    return dataclasses.replace(config, tables=parsed, gold=gold, folder=folder)
 
 
 def _build(cls: Any, doc: Any, where: str, folder: Path) -> Any:
@@ -290,7 +314,7 @@ def _value(kind: Any, value: Any, at: str, folder: Path) -> Any:
     if origin in (types.UnionType, typing.Union):
         return _value(next(a for a in args if a is not type(None)), value, at, folder)
     if kind is Secret:
-        if not isinstance(value, str) or not value.startswith(("env:", "file:")):
+        if not isinstance(value, str) or not value.startswith(_REFERENCES):
             # The value itself is not repeated: it is most likely the secret.
             raise ConfigError(
                 f"{at} holds a literal; a secret in a file ends up in version control and backups",

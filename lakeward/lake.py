@@ -23,6 +23,7 @@ import pyarrow.fs as pafs
 
 from lakeward.errors import LockedError, TerminalError
 from lakeward.names import TableName, encode_path
+from lakeward.storage import ENDPOINT, REGION
 
 Layer = Literal["bronze", "silver", "quarantine"]
 STATE_FOLDER = "_lakeward"
@@ -47,6 +48,9 @@ class Lake:
         if self.local:
             return pafs.LocalFileSystem(), self.root
         parts = urlsplit(self.root)
+        if parts.scheme == "s3a" and (endpoint := os.environ.get(ENDPOINT)):
+            region = os.environ.get(REGION, "us-east-1")
+            return pafs.S3FileSystem(endpoint_override=endpoint, region=region), f"{parts.netloc}{parts.path}"
         scheme = {"s3a": "s3", "gs": "gs", "abfss": "abfss"}.get(parts.scheme, parts.scheme)
         fs, path = pafs.FileSystem.from_uri(f"{scheme}://{parts.netloc}{parts.path}")
         return fs, path

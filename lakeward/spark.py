@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from lakeward import catalog, storage
 from lakeward.artifacts import cache_dir, resolve
 from lakeward.class_archive import archive_path, make_archive
 from lakeward.java import java_home, wrapper_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from lakeward.config import Config
 
 SPARK_JARS = (
     "io.delta:delta-spark_4.1_2.13:4.4.0",
@@ -60,21 +63,28 @@ ARROW_BYTES_MAX = 32 * 1024 * 1024
 
 
 def session(
-    lake_root: str, *, app: str, master: str | None = None, extra: Mapping[str, str] | None = None
+    lake_root: str,
+    *,
+    app: str,
+    master: str | None = None,
+    extra: Mapping[str, str] | None = None,
+    artifacts: Mapping[str, Sequence[str]] | None = None,
 ) -> SparkSession:
     """The process's Spark session, started if there is none.
 
     `lake_root` is a folder or an object store's URL; the Iceberg catalog `gold` has its warehouse below it.
-    `master` is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting
-    by its name, but for the driver's Java options, to which it adds. LAKEWARD_DRIVER_MEMORY (default 2g) is
-    the driver's heap. A session that is there already, such as a notebook service's, keeps its static
-    settings.
+    `master` is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting by its
+    name, but for the driver's Java options, to which it adds; `artifacts` are Maven coordinates of more jars, by a
+    name for their folder. LAKEWARD_DRIVER_MEMORY (default 2g) is the driver's heap. A session that is there already,
+    such as a notebook service's, keeps its static settings.
 
     Raises as `java_home` and `artifacts.resolve` do, before anything is started.
     """
     chosen = master or os.environ.get("LAKEWARD_SPARK_MASTER") or f"local[{_cores_here()}]"
     one_machine = chosen.startswith("local")
     files = jars()
+    for name, coordinates in (artifacts or {}).items():
+        files += resolve(coordinates, name=name, transitive=False) if coordinates else []
     kernels = str(_kernel_cache())
     _prepare_environment(kernels)
     settings = {
@@ -94,6 +104,14 @@ def session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def session_for(config: Config, *, app: str, master: str | None = None) -> SparkSession:
+    """`session` for this configuration: its lake's file system and gold's catalog."""
+    catalog.check(config.gold)
+    more = {**storage.settings(config.root, config.lake), **catalog.settings(config.gold, config.root)}
+    needed = {"s3a": storage.artifacts(config.root), "catalog": catalog.artifacts(config.gold)}
+    return session(config.root, app=app, master=master, extra=more, artifacts=needed)
 
 
 def evaluate_for(spark: SparkSession, rows: int) -> SparkSession:
@@ -229,8 +247,14 @@ def _cores_of(master: str) -> int | None:
 
 
 def main() -> None:
-    """Find Java, fetch the jars and archive their classes, so that set-up and not the first job waits for it."""
+    """Find Java, fetch the jars and archive their classes, so that set-up and not the first job waits for it.
+
+    With `--object-stores` also the jars that a lake on s3a:// and a catalog in SQLite need.
+    """
     files = jars()
+    if "--object-stores" in sys.argv[1:]:
+        resolve(storage.artifacts("s3a://lake"), name="s3a", transitive=False)
+        resolve([catalog.SQLITE], name="catalog", transitive=False)
     archive = archive_path(cache_dir(), java_home(), files)
     if not archive.is_file():
         print(

@@ -63,6 +63,13 @@ def parser() -> argparse.ArgumentParser:
     gold = command("gold", "stages.gold_command", "publish silver's cut as Iceberg tables, marts and exports")
     for stage in (bronze, silver, gold):
         stage.add_argument("then", nargs="*", type=_stage, metavar="STAGE", help="stages to go on with, in one process")
+    gold.add_argument(
+        "--rebuild",
+        action="append",
+        default=[],
+        metavar="TABLE",
+        help="make it anew from silver, in one commit",
+    )
     run = command("run", "stages.run_command", "bronze, silver and gold")
     run.add_argument("--continuous", action="store_true", help="go on until stopped")
     run.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="pause between rounds (5)")

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from lakeward import storage
 from lakeward.config import Config, load
 from lakeward.embedded import embedded_source
 from lakeward.lake import Lake
@@ -27,6 +28,7 @@ class App:
 
     @functools.cached_property
     def lake(self) -> Lake:
+        storage.announce(self.config.lake)
         return Lake(self.config.root)
 
     @functools.cached_property
@@ -43,10 +45,10 @@ class App:
     def spark(self) -> SparkSession:
         """The Spark session, started when the first stage has something to do; a notebook's own, where it has one."""
         if self._spark is None:
-            from lakeward.spark import session
+            from lakeward.spark import session_for
 
             self._borrowed = SparkContext._active_spark_context is not None
-            self._spark = session(self.config.root, app="lakeward")
+            self._spark = session_for(self.config, app="lakeward")
         return self._spark
 
     def close(self) -> None:

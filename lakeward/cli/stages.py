@@ -6,6 +6,7 @@ import argparse
 import fnmatch
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import bronze.resnapshot
@@ -55,12 +56,12 @@ def silver_stage(app: App) -> int:
     return changes
 
 
-def gold_stage(app: App) -> bool:
-    """Publish silver's cut; whether anything was published."""
-    if not gold_behind(app):
+def gold_stage(app: App, *, rebuild: Sequence[str] = ()) -> bool:
+    """Publish silver's cut, and make the tables of `rebuild` anew; whether anything was published."""
+    if not rebuild and not gold_behind(app):
         print("gold            0 tables: silver's cut is published")
         return False
-    report = gold.run.run(app.spark(), app.lake, app.config)
+    report = gold.run.run(app.spark(), app.lake, app.config, rebuild)
     print(f"gold    {report.published:>9,} tables published at cut {report.cut}  ({report.seconds:.1f} s)")
     for name, reason in report.skipped.items():
         print(f"        skipped {name}: {reason}")
@@ -111,7 +112,7 @@ def silver_command(app: App, options: argparse.Namespace) -> int:
 
 def gold_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("gold"):
-        gold_stage(app)
+        gold_stage(app, rebuild=getattr(options, "rebuild", ()))
         follow(app)
     next_queries(app)
     return 0

@@ -97,14 +97,14 @@ class Shop:
         self.cut()
         return self.gold()
 
-    def gold(self) -> GoldReport:
-        return gold.run.run(self.spark, self.lake, self.config)
+    def gold(self, rebuild: Sequence[str] = ()) -> GoldReport:
+        return gold.run.run(self.spark, self.lake, self.config, rebuild)
 
     def published(self, table: str) -> PublishedTable:
         return next(t for t in published(self.lake) if f"{t.schema}.{t.table}" == table)
 
     def session(self) -> SparkSession:
-        return iceberg.catalog_session(self.spark, self.lake)
+        return iceberg.catalog_session(self.spark, self.lake, self.config.gold)
 
     def rows_of_gold(self, table: str) -> list[Row]:
         return self.session().table(self.published(table).identifier).collect()

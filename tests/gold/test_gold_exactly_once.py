@@ -10,14 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gold.state import load_gold
 from lakeward import crash
-from lakeward.errors import ConfigError, GateStoppedError
+from lakeward.errors import GateStoppedError
 
 POINTS = ("before_intent", "after_intent", "between_tables", "after_tables", "after_freshness")
 CHILD = """
@@ -149,12 +148,6 @@ def test_a_gate_that_stops_at_one_table_publishes_none(two):
     # A key whose newer row is held back keeps its last passed state.
     assert sorted((r["id"], r["status"]) for r in two.rows_of_gold("shop.trips")) == [(n, "new") for n in range(20)]
     two.assert_mirrored("shop.log")
-
-
-def test_a_catalog_that_is_not_in_this_version_is_refused(shop):
-    shop.config = replace(shop.config, gold=replace(shop.config.gold, catalog="rest"))
-    with pytest.raises(ConfigError, match="not in this version"):
-        shop.gold()
 
 
 def test_a_lake_without_a_silver_cut_publishes_nothing(shop):
