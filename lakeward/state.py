@@ -43,6 +43,7 @@ class BronzeTable:
     partial: int = 0  # the last batch with an event that lacks columns
     truncated: int = 0  # the last batch with a TRUNCATE
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
+    foreign_keys: list[dict[str, Any]] | None = None  # with unlogged cascades; None: not read yet
     unfinished: str | None = None  # why this generation's last events do not tell its rows: silver may not have them
 
     @property
@@ -90,6 +91,7 @@ class SilverTable:
     version: int  # of the Delta table after the merge
     keys: list[str] = field(default_factory=list)  # it was merged by
     events: int = 0  # envelopes that bronze held of it
+    cascades: int = -1  # version of its table of cascades, -1 where nothing ever cascaded to it
 
 
 @dataclass

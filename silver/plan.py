@@ -31,6 +31,8 @@ class TablePlan:
     partial: bool = False  # some lack columns
     truncated: bool = True  # some are a TRUNCATE
     version: int = -1  # of the silver Delta table before the run
+    cascades: int = -1  # version of the table of cascades, whose events in the range count too; -1 for none
+    cascaded: int = 0  # how many of `events` those are
 
     @property
     def name(self) -> str:
