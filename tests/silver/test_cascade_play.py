@@ -84,6 +84,14 @@ def test_a_row_whose_key_is_the_reference_gets_another_name() -> None:
     assert told(done) == [("b", 1, {0: "y"}, 10), ("c", 2, {1: None}, 10)]
 
 
+def test_a_row_of_two_parents_keeps_what_the_first_did_to_it() -> None:
+    edges = [edge("b", "a", "SET NULL"), edge("b", "z", "CASCADE", "CASCADE", column=2, number=1)]
+    tables = {n: Table((0, 1, 2), (0,), counted=False) for n in ("a", "b", "z")}
+    rows = [Change("b", (1, 1, 0, 0, 0), 1, False, ("1", "x", "p"), 1)]
+    done = Play(tables, edges).run(rows, [trigger("a", 10, ("x", None)), trigger("z", 20, ("p", None), ("q", None))])
+    assert told(done) == [("b", 1, {1: None}, 10), ("b", 1, {1: None, 2: "q"}, 20)]
+
+
 def test_equal_rows_are_affected_one_by_one() -> None:
     rows = [row("heap", "1", "x", 1), row("heap", "1", "x", 2), row("heap", "1", "x", 3)]
     events: list[Change | Emptied | Trigger] = [row("heap", "1", "x", 4, 5, 0, True), trigger("a", 10, ("x", None))]
@@ -95,7 +103,9 @@ def test_nothing_happens_without_a_rule_before_the_key_was_there_or_after_a_trun
     gone = trigger("a", 10, ("x", None))
     assert play([edge("b", "a", "", "CASCADE")], rows, [gone]) == []
     assert play([edge("b", "a", "CASCADE")], rows, [Emptied("b", (1, 1, 5, 0, 0)), gone]) == []
-    assert play([edge("b", "a", "CASCADE")], rows, [trigger("a", 10, ("x", "1"), ("x", "2"))]) == []
+    assert play([edge("b", "a", "CASCADE", "SET NULL")], rows, [trigger("a", 10, ("x", "1"), ("x", "2"))]) == []
+    itself = [row("t", "4", "4", 3, 10, 0, True), trigger("t", 10, ("4", "4"))]
+    assert play([edge("t", "t", "CASCADE")], [row("t", "4", "4", 1)], itself) == []  # it went by its own event
     plain = edge("b", "a", "CASCADE")
     (late,) = followed([], [plain.key], Position(1, 1, 11))
     (dropped,) = followed([plain.key], [], Position(1, 1, 9))
