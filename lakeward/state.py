@@ -44,6 +44,11 @@ class BronzeTable:
     truncated: int = 0  # the last batch with a TRUNCATE
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
     foreign_keys: list[dict[str, Any]] | None = None  # with unlogged cascades; None: not read yet
+    reshaped: int = 0  # the last batch with a change of its columns that was followed
+    renamed: list[list[str]] = field(default_factory=list)  # columns of this generation, in turn: [old, new]
+    left: list[str] = field(default_factory=list)  # names that bronze's images still have, or had, for other columns
+    excluded: list[str] = field(default_factory=list)  # what was left out when it was last read afresh
+    added: list[str] = field(default_factory=list)  # columns that a statement added and no event has shown yet
     unfinished: str | None = None  # why this generation's last events do not tell its rows: silver may not have them
 
     @property

@@ -7,7 +7,7 @@ another shape).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class TablePlan:
     version: int = -1  # of the silver Delta table before the run
     cascades: int = -1  # version of the table of cascades, whose events in the range count too; -1 for none
     cascaded: int = 0  # how many of `events` those are
+    reshaped: bool = False  # columns were renamed, dropped or widened since
+    renamed: tuple[tuple[str, str], ...] = ()  # columns of the generation, in turn: (old, new)
 
     @property
     def name(self) -> str:
@@ -44,6 +46,7 @@ class TablePlan:
             "schema": self.schema.to_json(),
             "start": self.start.to_json(),
             "since": self.since.to_json() if self.since else None,
+            "renamed": [list(pair) for pair in self.renamed],
         }
 
     @classmethod
@@ -54,6 +57,7 @@ class TablePlan:
                 "schema": TableSchema.from_json(doc["schema"]),
                 "start": Position.from_json(doc["start"]),
                 "since": Position.from_json(doc["since"]) if doc["since"] else None,
+                "renamed": renames(doc.get("renamed", ())),
             }
         )
 
@@ -133,11 +137,25 @@ def _plan_table(table: BronzeTable, silver: SilverState, version_of: Callable[[T
         generation=table.generation,
         start=table.start,
         since=same.cut if same else None,
-        rekeyed=known is not None and list(known.keys) != list(table.schema.keys),
+        rekeyed=known is not None and _called_now(known.keys, table) != list(table.schema.keys),
         batch=table.batch,
         bronze_version=version_of(table.schema),
         events=table.rows - (same.events if same else 0),
         partial=table.partial > (same.batch if same else 0),
         truncated=table.truncated > (same.batch if same else 0),
         version=same.version if same else -1,
+        reshaped=table.reshaped > (same.batch if same else 0),
+        renamed=renames(table.renamed),
     )
+
+
+def renames(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Pairs of names as they are read from JSON."""
+    return tuple((old, new) for old, new in pairs)
+
+
+def _called_now(names: Sequence[str], table: BronzeTable) -> list[str]:
+    found = list(names)
+    for old, new in table.renamed:
+        found = [new if name == old else name for name in found]
+    return found

@@ -32,7 +32,7 @@ from silver.cascades.run import carry_out
 from silver.events import truncations
 from silver.fill import whole_events
 from silver.plan import RunPlan, TablePlan, plan_run
-from silver.table import Batch, refuse, write_table
+from silver.table import Batch, follow_shape, refuse, write_table
 
 MERGES_AT_ONCE = 4
 GATES_AT_ONCE = 4
@@ -174,6 +174,7 @@ def _merge_all(
         with _borrowed(sessions) as session, delta.naming(f"silver's {table.name}"):
             known = state.tables.get(table.name)
             evaluate_for(session, table.events + (known.rows if known is not None else 0))
+            follow_shape(session, lake, config.table(table.schema.name), table)
             batch.hold()
             written, result = write_table(session, lake, config.table(table.schema.name), plan, table, batch, known)
         seconds = time.monotonic() - began

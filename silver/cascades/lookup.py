@@ -5,9 +5,9 @@ All values come as text, so that tables of any types share one frame and one job
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from silver.cascades.collate import Fold
 from silver.cascades.play import Change, Edge, Emptied, Table, Trigger
 from silver.columns import DELETED
 from silver.events import changes, place
-from silver.fill import whole_events
+from silver.fill import names_of, whole_events
 from silver.plan import TablePlan
 
 _AT = ("epoch", "file", "pos", "row", "cascade")
@@ -120,7 +120,7 @@ def reached(
         texts = [f"kept[{i}]" for i in edge.columns]
         # A Python function stands in no join's condition.
         folded = [
-            F.udf(partial(_or_null, of), "string")(F.expr(text)) if of else F.expr(text)
+            F.udf(_or_null(of), "string")(F.expr(text)) if of else F.expr(text)
             for text, of in zip(texts, edge.folds, strict=True)
         ]
         with_key = states.withColumn("key", F.array(*folded))
@@ -161,8 +161,8 @@ def of_states(member: Member, found: pa.Table, first: int) -> tuple[list[Change]
     return late, events
 
 
-def _or_null(of: Fold, text: str | None) -> str | None:
-    return None if text is None else of(text)
+def _or_null(of: Fold) -> Callable[..., str | None]:
+    return lambda text: None if text is None else of(text)  # without type hints, which Spark would take for pandas'
 
 
 def _texts(member: Member, of: str) -> str:
@@ -190,10 +190,12 @@ def _rows(spark: SparkSession, lake: Lake, member: Member) -> DataFrame:
     rows = spark.read.format("delta").load(lake.table("silver", member.schema.name))
     if member.soft:
         rows = rows.where(f"NOT {DELETED}")
-    present = {name.lower() for name in rows.columns}
-    columns = [
-        quoted(c.name) if c.name.lower() in present else f"CAST(NULL AS {c.spark})" for c in member.schema.columns
-    ]
+    present = {name.lower(): name for name in rows.columns}
+    renamed = member.plan.renamed if member.plan is not None else ()
+    columns = []
+    for c in member.schema.columns:  # silver's columns are renamed and widened by the run itself
+        there = next((present[n.lower()] for n in names_of(c.name, renamed) if n.lower() in present), None)
+        columns.append(f"CAST({quoted(there) if there else 'NULL'} AS {c.spark})")
     fields = ", ".join(f"'c{i}', {column}" for i, column in enumerate(columns))
     before = place(-1, 0, 0, half=0)
     told = rows.selectExpr(f"named_struct({fields}) AS image", f"{before} AS at")

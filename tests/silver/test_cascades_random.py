@@ -60,6 +60,8 @@ def test_a_server_that_logs_cascades_gives_the_same_tables_with_none_of_ours(
 ) -> None:
     with Database.create(mysql_server, f"logged_{os.getpid()}") as database:
         referring.make(database)
+        # MySQL 9.7 refuses a delete there: 'Foreign key cascade delete/update exceeds max tables limit of 30'.
+        database.execute("ALTER TABLE customer DROP FOREIGN KEY customer_ibfk_2")
         lake = Sparkless(tmp_path, ensure_replicator(mysql_server, [EVERY_SCHEMA]), [f"{database.name}.*"])
         lake.run(url_of(mysql_server))
         referring.change(database)

@@ -35,7 +35,7 @@ def test_an_error_says_what_to_mend_and_repeats_no_value(error, kind, hint):
     [
         ({}, "account is not set"),
         ({"account": "a"}, "user is not set"),
-        ({"account": "a", "user": "u"}, "neither private_key nor password"),
+        ({"account": "a", "user": "u"}, "neither private_key nor oauth_token nor password"),
         ({"account": "a", "user": "u", "private_key": "file:key"}, "not a PEM"),
     ],
 )
