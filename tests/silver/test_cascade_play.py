@@ -104,7 +104,7 @@ def test_nothing_happens_without_a_rule_before_the_key_was_there_or_after_a_trun
     assert play([edge("b", "a", "", "CASCADE")], rows, [gone]) == []
     assert play([edge("b", "a", "CASCADE")], rows, [Emptied("b", (1, 1, 5, 0, 0)), gone]) == []
     assert play([edge("b", "a", "CASCADE", "SET NULL")], rows, [trigger("a", 10, ("x", "1"), ("x", "2"))]) == []
-    itself = [row("t", "4", "4", 3, 10, 0, True), trigger("t", 10, ("4", "4"))]
+    itself: list[Change | Emptied | Trigger] = [row("t", "4", "4", 3, 10, 0, True), trigger("t", 10, ("4", "4"))]
     assert play([edge("t", "t", "CASCADE")], [row("t", "4", "4", 1)], itself) == []  # it went by its own event
     plain = edge("b", "a", "CASCADE")
     (late,) = followed([], [plain.key], Position(1, 1, 11))
