@@ -23,7 +23,7 @@ from lakeward.schema import Column, TableSchema
 from lakeward.state import BronzeState, BronzeTable, save_bronze
 
 COMMIT_THREADS = 4
-_MARKS = ("partial", "truncated")  # what a table's state remembers the last batch of
+_MARKS = ("partial", "truncated", "repaired")  # what a table's state remembers the last batch of
 
 
 def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequence[Manifest], **more: Any) -> None:
@@ -145,7 +145,10 @@ def _note(state: BronzeState, intent: dict[str, Any]) -> None:
     if "earlier" in intent and state.earlier is not None:
         state.earlier["at"] = intent["earlier"]
     if "end" in intent:
-        state.checkpoint = Checkpoint.from_json(intent["end"])
+        end = Checkpoint.from_json(intent["end"])
+        if state.checkpoint is not None and end.at.place == state.checkpoint.at.place:
+            end = end._replace(at=max(end.at, state.checkpoint.at))  # what a repair added there stays before it
+        state.checkpoint = end
         for table in state.tables.values():
             if table.status == "snapshot" and table.high is not None and state.checkpoint.at >= table.high:
                 table.status, table.reason = "streaming", None

@@ -73,5 +73,6 @@ class Manifest:
     replaced: int = 0  # text values with bytes that are no text
     partial: list[str] = field(default_factory=list)  # tables with events that lack columns
     truncated: list[str] = field(default_factory=list)  # tables with a TRUNCATE
+    repaired: list[str] = field(default_factory=list)  # tables with rows that a repair read
     changes: list[dict[str, Any]] = field(default_factory=list)  # of schemas, see `bronze.schema_changes`
     bytes: int = 0

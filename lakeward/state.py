@@ -42,6 +42,7 @@ class BronzeTable:
     since: Position | None = None  # bronze holds no event of the stream before it; None where that is not known
     partial: int = 0  # the last batch with an event that lacks columns
     truncated: int = 0  # the last batch with a TRUNCATE
+    repaired: int = 0  # the last batch with rows that a repair read
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
     foreign_keys: list[dict[str, Any]] | None = None  # with unlogged cascades; None: not read yet
     reshaped: int = 0  # the last batch with a change of its columns that was followed

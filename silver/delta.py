@@ -82,6 +82,24 @@ def once(session: SparkSession, app: str, run: int) -> Iterator[None]:
         session.conf.unset("spark.databricks.delta.write.txnVersion")
 
 
+@contextmanager
+def sparing(session: SparkSession, *, local_source: bool, rewrite: bool) -> Iterator[None]:
+    """A MERGE of `session` in this block does not copy a source that is local, and with `rewrite` writes the files it
+    touches anew instead of giving them deletion vectors."""
+    wanted = {}
+    if local_source:
+        wanted["spark.databricks.delta.merge.materializeSource"] = "none"
+    if rewrite:
+        wanted["spark.databricks.delta.merge.deletionVectors.persistent"] = "false"
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in wanted:
+            session.conf.unset(name)
+
+
 def done(spark: SparkSession, location: str, app: str) -> int:
     """The last run whose write to the table is durable; -1 where there was none."""
     found = snapshot(spark, location).transactions().get(app)
@@ -150,10 +168,11 @@ def _widen(spark: SparkSession, location: str, name: str, kind: str) -> None:
 
 
 def _rename(spark: SparkSession, location: str, renamed: Sequence[tuple[str, str]]) -> None:
+    names = {name.lower() for name, _ in actual_fields(spark, location)} if renamed else set()
     for old, new in renamed:
-        names = {name.lower() for name, _ in actual_fields(spark, location)} if renamed else set()
         if old.lower() in names and new.lower() not in names:
             rename_column(spark, location, (old,), new)
+            names = names - {old.lower()} | {new.lower()}
 
 
 def ensure_history(

@@ -30,6 +30,7 @@ class TablePlan:
     events: int = 0  # about how many there are
     partial: bool = False  # some lack columns
     truncated: bool = True  # some are a TRUNCATE
+    repaired: bool = False  # some are a repair's
     version: int = -1  # of the silver Delta table before the run
     cascades: int = -1  # version of the table of cascades, whose events in the range count too; -1 for none
     cascaded: int = 0  # how many of `events` those are
@@ -143,6 +144,7 @@ def _plan_table(table: BronzeTable, silver: SilverState, version_of: Callable[[T
         events=table.rows - (same.events if same else 0),
         partial=table.partial > (same.batch if same else 0),
         truncated=table.truncated > (same.batch if same else 0),
+        repaired=table.repaired > (same.batch if same else 0),
         version=same.version if same else -1,
         reshaped=table.reshaped > (same.batch if same else 0),
         renamed=renames(table.renamed),

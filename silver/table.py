@@ -22,6 +22,7 @@ from silver.history import merge_history, seed
 from silver.merge import merge
 from silver.plan import RunPlan, TablePlan
 from silver.rows import Ending, Written, as_table
+from silver.undouble import undouble
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Batch:
     held: int
     hold: Callable[[], None]
     truncation: Truncation | None
+    local: bool = False  # the driver holds its events
 
 
 def refuse(plan: TablePlan, config: TableConfig) -> None:
@@ -73,7 +75,7 @@ def write_table(
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
         written = _write_current(session, location, run, plan, batch, config)
-        if plan.since is not None and not soft and known is not None:
+        if plan.since is not None and not soft and known is not None and not plan.repaired:
             rows = known.rows + written.inserted - written.deleted
     if rows is None:
         rows = _count(session, location, soft=soft)
@@ -110,12 +112,15 @@ def _write_current(
         rows = _rows(None, plan, batch, soft=soft)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)
+    if plan.repaired:  # a MERGE would update both of two rows with one key
+        undouble(session, location, None if fresh else batch.passed, plan.schema, run=run.run)
     rows = _rows(current, plan, batch, soft=soft)
     if fresh and batch.held:
         rows = kept(batch.events, batch.passed, rows, plan.schema)
-    return merge(
-        session, location, rows, plan.schema, run=run.run, soft=soft, ending=_ending(run, plan, batch.truncation)
-    )
+    ending = _ending(run, plan, batch.truncation)
+    # Where a table is replaced, the rows to write without a key are not the batch's alone.
+    few = batch.local and ending is None
+    return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few)
 
 
 def _rows(current: DataFrame | None, plan: TablePlan, batch: Batch, *, soft: bool) -> DataFrame:

@@ -50,9 +50,10 @@ def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> C
     return ChunkReader(settings, schema, chunk)
 
 
-def read_exact(conn: pymysql.Connection, schema: TableSchema) -> RowReader:
-    """All rows of a table on `conn`, inside the transaction that `exact_read` opened there. See RowReader."""
-    return _reader(conn, schema, "")
+def read_exact(conn: pymysql.Connection, schema: TableSchema, where: str = "") -> RowReader:
+    """A table's rows on `conn`, inside the transaction that `exact_read` opened there: all of them, or those of a WHERE
+    clause with its leading space. See RowReader."""
+    return _reader(conn, schema, where)
 
 
 def _reader(conn: pymysql.Connection, schema: TableSchema, where: str) -> RowReader:

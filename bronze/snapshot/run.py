@@ -85,14 +85,15 @@ class Snapshotter:
         if schema is None:
             self._gone(table, "it is not at the source any more")
             return
+        names = {c.name for c in schema.columns}
+        had = [*table.left, *(c.name for c in table.schema.columns)]
+        table.renamed, table.added, table.left = [], [], [n for n in dict.fromkeys(had) if n not in names]
+        table.excluded = list(self.config.table(table.name).exclude_columns)
         table.schema = schema
         table.status = "snapshot"
         table.generation += 1
         table.start, table.high = start.at, None
         table.chunks_done, table.snapshot_rows, table.dropped, table.unfinished = [], 0, False, None
-        names = {c.name for c in schema.columns}
-        table.renamed, table.added, table.left = [], [], [n for n in table.left if n not in names]
-        table.excluded = list(self.config.table(table.name).exclude_columns)
         chunks = [] if schema.counted else plan(self.connection, schema.clear(), self.config.source.chunk_rows)
         table.chunks = [c.to_json() for c in chunks]
         if ensure_table(self.spark, self.lake.table("bronze", table.name), schema) == "replaced":

@@ -28,6 +28,9 @@ from silver.plan import TablePlan
 
 _AT = ("epoch", "file", "pos", "row", "cascade")
 _TEXTS = "ARRAY<STRING>"
+_OF_SOURCE = (
+    "NOT coalesce(startswith(transaction.id, 'repair:'), false)"  # a repair mends rows, and nothing cascades from it
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ def triggers(
         moves = [f"NOT (before.{n} <=> after.{n})" for n in names]
         wanted = [*(["op = 'd'"] if deletes else []), *([f"op = 'u' AND ({' OR '.join(moves)})"] if moves else [])]
         frames.append(
-            events.where(f"NOT source.snapshot AND source.unchecked IS NULL AND ({' OR '.join(wanted)})").selectExpr(
+            events.where(
+                f"NOT source.snapshot AND source.unchecked IS NULL AND {_OF_SOURCE} AND ({' OR '.join(wanted)})"
+            ).selectExpr(
                 f"{sql_literal(member.name)} AS table",
                 *(f"source.{n}" for n in _AT[:-1]),
                 "coalesce(source.cascade, 0L) AS cascade",

@@ -129,8 +129,11 @@ def _gone(plan: Sequence[Statement], there: Inventory) -> list[Change]:
     wanted = {(s.kind, s.name) for s in plan if s.action in ("create", "replace")}
     catalogs = {s.name[0] for s in plan if s.action == "create" and s.kind == "CATALOG INTEGRATION"}
     stages = [s.name for s in plan if s.action == "create" and s.kind == "STAGE"]
+    linked = {s.name[0] for s in plan if s.kind == "DATABASE" and "LINKED_CATALOG" in bare(s)}
     gone: list[Change] = []
     for (kind, name), now in sorted(there.objects.items()):
+        if name[0] in linked:  # Snowflake fills it by the catalog
+            continue
         ours = kind == "ICEBERG TABLE" and now.get("catalog_name") in catalogs
         if kind == "EXTERNAL TABLE":
             place = str(now.get("location", "")).replace('"', "").lstrip("@")

@@ -94,7 +94,6 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
         ],
         config.names,
     )
-    shown = [{"table": _place(t, config, database), "metadata_file": relative(lake, t.metadata_file)} for t in tables]
     values: dict[str, Any] = {
         "database": database,
         "external_volume": plain(config.external_volume, "external_volume"),
@@ -115,16 +114,8 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
         "json_format": (*own, "JSON_FILES"),
         "published": ((*own, "EXPORTS"), PUBLISHED_FILE),
         "schemas": [{"schema": (database, s)} for s in _schemas(tables, exported, delta, config)],
-        "tables": [{**s, **_catalog_name(t)} for s, t in zip(shown, tables, strict=True)],
-        "exports": [_export(lake, config, database, t) for t in exported],
         "delta": bool(delta),
-        "delta_tables": [
-            {
-                "table": (database, spell(DELTA_SCHEMA.format(n.schema), config.names), spell(n.table, config.names)),
-                "base_location": f"silver/{n.folder}/",
-            }
-            for n in delta
-        ],
+        **_tables(lake, config, database, tables, delta),
     }
     freshness = next((t for t in tables if t.kind == "freshness"), None)
     if freshness is not None:
@@ -136,6 +127,31 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
     if landing["landing"]:
         values["export_urls"].append(landing["landing_url"])
     return {**values, **catalog, **landing, **_provider_settings(config, storage)}
+
+
+def _tables(
+    lake: Lake, config: Snowflake, database: str, tables: list[PublishedTable], delta: list[TableName]
+) -> dict[str, Any]:
+    """The tables of each way: Iceberg, external, Delta."""
+    return {
+        "tables": [
+            {
+                "table": _place(t, config, database),
+                "metadata_file": relative(lake, t.metadata_file),
+                "catalog_namespace": encode_path(t.schema),
+                "catalog_table": encode_path(t.table),
+            }
+            for t in tables
+        ],
+        "exports": [_export(lake, config, database, t) for t in tables if t.export_location is not None],
+        "delta_tables": [
+            {
+                "table": (database, spell(DELTA_SCHEMA.format(n.schema), config.names), spell(n.table, config.names)),
+                "base_location": f"silver/{n.folder}/",
+            }
+            for n in delta
+        ],
+    }
 
 
 def _provider_settings(config: Snowflake, storage: Storage) -> dict[str, Any]:
@@ -174,10 +190,6 @@ def _place(table: PublishedTable, config: Snowflake, database: str) -> tuple[str
     if table.kind == "freshness":
         return database, OWN_SCHEMA, table.table.upper()
     return database, spell(table.schema, config.names), spell(table.table, config.names)
-
-
-def _catalog_name(table: PublishedTable) -> dict[str, str]:
-    return {"catalog_namespace": encode_path(table.schema), "catalog_table": encode_path(table.table)}
 
 
 def delta_tables(lake: Lake, config: Config) -> list[TableName]:

@@ -74,6 +74,15 @@ def test_what_cannot_be_followed_has_the_table_read_again_alone(database, lake, 
     assert lake.state.tables[f"{database.name}.other"].generation == 1
 
 
+def test_a_name_that_went_with_an_earlier_reading_is_given_to_no_other_column(database, lake) -> None:
+    run(database, lake)
+    table = run(database, lake, "ALTER TABLE t MODIFY n TINYINT, DROP COLUMN a")
+    assert (table.generation, table.left) == (2, ["a"])
+    table = run(database, lake, "ALTER TABLE t ADD a INT", "UPDATE t SET a = 5")
+    assert (table.status, table.generation, table.left) == ("streaming", 3, [])
+    assert [row[0] for row in rows(database, lake, table)] == ["5", "5"]
+
+
 def test_a_column_that_is_left_out_lands_under_no_other_name(database, lake) -> None:
     name = f"{database.name}.t"
     lake.tables = {name: {"exclude_columns": ["secret"]}}

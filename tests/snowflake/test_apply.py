@@ -110,6 +110,17 @@ def test_what_gold_no_longer_publishes_is_dropped_and_what_others_made_stays(tmp
     assert applied(lake, config, account) == []
 
 
+def test_nothing_is_dropped_from_a_database_that_snowflake_fills_by_the_catalog(tmp_path):
+    lake, config = case(tmp_path, "linked")
+    account = Account()
+    applied(lake, config, account)
+    for table in ("trips", "gone"):
+        place = {"name": table, "database_name": "LAKEWARD_LINKED", "schema_name": "shop"}
+        shown = {**place, "catalog_name": "LAKEWARD_CATALOG"}
+        account.objects["ICEBERG TABLE", ("LAKEWARD_LINKED", "shop", table)] = shown
+    assert applied(lake, config, account) == []
+
+
 def test_what_somebody_changed_is_put_right(tmp_path):
     lake, config = case(tmp_path, "s3")
     account = Account()

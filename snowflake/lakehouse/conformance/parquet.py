@@ -43,12 +43,11 @@ def _types(schema: Any, table: str) -> Iterator[Finding]:
             yield Finding("parquet-types", table, f"column {column.path!r} is an unsigned integer in Parquet")
         if column.physical_type == "INT96" or logical.get("timeUnit") == "nanoseconds":
             yield Finding("timestamps", table, f"column {column.path!r} holds {column.physical_type} or nanoseconds")
+        # A column may be required here: a mart's count is. What Snowflake takes for non-nullable is the table's schema.
         # Each level that repeats is one of a list's or a map's, in the names that the format asks for.
         levels = column.path.count(".list.element") + column.path.count(".key_value.")
         if column.max_repetition_level > levels:
             yield Finding("parquet-types", table, f"the list {column.path!r} is not of three levels with `element`")
-        if column.max_definition_level == 0:
-            yield Finding("statistics", table, f"column {column.path!r} is required in Parquet")
 
 
 def _counts(file: pq.ParquetFile, of: DataFile, table: str) -> Iterator[Finding]:
