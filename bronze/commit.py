@@ -52,14 +52,16 @@ Names = Mapping[str, Any]
 """Logical → physical column names of a table with column mapping, nested: {name: (physical, Names of its fields)}."""
 
 
-def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Literal["created", "widened", "replaced"]:
+def ensure_table(
+    spark: SparkSession, location: str, schema: TableSchema, properties: Mapping[str, str] = PROPERTIES
+) -> Literal["created", "widened", "replaced"]:
     """Create the bronze table, or widen its images by the columns that it does not have yet. Says which was done.
 
     A column that is there with another type replaces the table (one commit; the earlier shape stays in its history):
     that happens only with a new snapshot, which every later stage reads from afresh.
     """
     if not delta.exists(spark, location):
-        _make(delta.create, spark, location, schema)
+        _make(delta.create, spark, location, schema, properties)
         return "created"
     present = image_fields(spark, location)
     wanted = {c.name: c for c in schema.columns}
@@ -67,7 +69,7 @@ def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Lit
     if any(n.lower() in lower and present[lower[n.lower()]] != delta.simple_type(c.spark) for n, c in wanted.items()):
         table = f"delta.{spark_identifier(location)}"
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
-        _make(delta.replace, spark, location, schema)
+        _make(delta.replace, spark, location, schema, properties)
         return "replaced"
     add_columns(spark, location, [c for n, c in wanted.items() if n.lower() not in lower])
     return "widened"
@@ -180,13 +182,15 @@ def _physical(struct: Mapping[str, Any]) -> Names:
     return found
 
 
-def _make(make: Callable[..., None], spark: SparkSession, location: str, schema: TableSchema) -> None:
+def _make(
+    make: Callable[..., None], spark: SparkSession, location: str, schema: TableSchema, properties: Mapping[str, str]
+) -> None:
     # What is mapped stays so, also where an empty table takes its place: Delta does not go back.
     awkward = delta.awkward(c.name for c in schema.columns)
     there = delta.exists(spark, location) and delta.mapped(delta.snapshot(spark, location).metadata())
     mapping = delta.MAPPED if awkward or there else {}
     try:
-        make(spark, location, delta.struct(envelope_ddl(schema)), PROPERTIES | mapping)
+        make(spark, location, delta.struct(envelope_ddl(schema)), {**properties, **mapping})
     except Exception as error:
         if full := disk_full(error):
             raise full from error

@@ -23,6 +23,8 @@ SOURCE_ARROW = pa.struct(
         pa.field("generation", pa.int32()),  # the snapshot's number from 1; 0 in the stream
         pa.field("absent", pa.list_(pa.string())),  # columns that `after` does not tell; NULL where it tells all
         pa.field("before_absent", pa.list_(pa.string())),  # the same of `before`
+        pa.field("unchecked", pa.bool_()),  # true where a session with foreign_key_checks = 0 made it, else NULL
+        pa.field("cascade", pa.int64()),  # in silver's cascades, its number from 1; NULL in bronze
     ]
 )
 TRANSACTION_ARROW = pa.struct(

@@ -24,10 +24,12 @@ from bronze.identity import check_server
 from bronze.masking import mask_key
 from bronze.outage import Outage
 from bronze.ranges import Range, plan_ranges
+from bronze.references import read_children_again, register
 from bronze.seek import Seeker
 from bronze.snapshot.run import Snapshotter
 from bronze.source.catalog import discover
 from bronze.source.connection import open_connection, settings
+from bronze.source.foreign_keys import of_tables, unlogged
 from bronze.source.preflight import check, require
 from bronze.source.server import binary_logs, position_now
 from bronze.stream import read_range
@@ -82,6 +84,7 @@ class Ingest:
         self.connection: pymysql.Connection = open_connection(self.settings, proven=proven)
         self.state: BronzeState = load_bronze(lake)
         self.warnings: list[str] = []
+        self.changed: dict[str, Position] = {}  # where a statement last changed a table
         self.look_again = False  # a table was made, renamed or dropped since the catalog was read
 
     def close(self) -> None:
@@ -105,9 +108,12 @@ class Ingest:
             self.look_again = False
             found = discover(self.connection, self.config)
             self._register(found)
+            keys = of_tables(unlogged(self.connection, found))
+            register(self.state, keys, None)
             self._snapshot()
             self._stream(max([target.at, *(t.high for t in self.state.tables.values() if t.high)]))
             self._compare(found)
+            register(self.state, keys, self.changed)
             waits = any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values())
             if not waits and not self.look_again:
                 break
@@ -129,6 +135,7 @@ class Ingest:
             self.warnings.append("no table of the source is followed: check [source] include and the user's grants")
 
     def _snapshot(self) -> None:
+        read_children_again(self.state)
         if any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values()):
             Snapshotter(
                 self.spark(), self.lake, self.config, self.state, self.connection, self.settings, self.snapshot_anyway
@@ -195,6 +202,9 @@ class Ingest:
         manifests, end = self._read(spark, self.state.checkpoint.at, target, self._followed(spark))
         if end is not None:
             land(spark, self.lake, self.state, manifests, end=end)
+            for change in (c for m in manifests for c in m.changes if c["change"] != "truncate"):
+                at = Position.from_json(change["source"])
+                self.changed[f"{change['schema']}.{change['table']}"] = at
             self.look_again = self.look_again or any(m.discover for m in manifests)
 
     def _read(

@@ -75,10 +75,12 @@ def stream_envelopes(
     origin: Origin,
     absent: Sequence[Sequence[str]] = (),
     before_absent: Sequence[Sequence[str]] = (),
+    unchecked: Sequence[bool] = (),
 ) -> pa.RecordBatch:
     """Envelopes of the rows of `len(counts)` events; event i has `counts[i]` rows and the op `ops[i]`.
 
     `absent[i]` and `before_absent[i]` are the columns that its images do not tell; () where every event tells all.
+    `unchecked[i]`: it was made without foreign key checks; () where none was.
     """
     counts = np.asarray(counts, dtype=np.int64)
     total = int(counts.sum())
@@ -95,6 +97,11 @@ def stream_envelopes(
             return pa.nulls(total, _NAMES)
         return pa.array([list(v) or None for v in values], type=_NAMES).take(pa.array(event))
 
+    def flags(values: Sequence[bool]) -> pa.Array:
+        if not any(values):
+            return pa.nulls(total, pa.bool_())
+        return pa.array([v or None for v in values], type=pa.bool_()).take(pa.array(event))
+
     source = _struct(
         {
             "server": _constant(origin.server, pa.string(), total),
@@ -107,6 +114,8 @@ def stream_envelopes(
             "generation": _constant(0, pa.int32(), total),
             "absent": names(absent),
             "before_absent": names(before_absent),
+            "unchecked": flags(unchecked),
+            "cascade": pa.nulls(total, pa.int64()),
         }
     )
     transaction = _struct(
@@ -137,6 +146,8 @@ def snapshot_envelopes(
             "generation": _constant(generation, pa.int32(), total),
             "absent": pa.nulls(total, _NAMES),
             "before_absent": pa.nulls(total, _NAMES),
+            "unchecked": pa.nulls(total, pa.bool_()),
+            "cascade": pa.nulls(total, pa.int64()),
         }
     )
     transaction = _struct(

@@ -272,11 +272,11 @@ class _Range:
         gaps = unknown(events, fit, rows, self.schemas[str(name)], self.work.flavour)
         if gaps and gaps.why and self.work.tables[str(name)].counts:
             self.manifest.altered.setdefault(str(name), gaps.why)
-        names = (gaps.absent, gaps.before_absent) if gaps else ()
+        names = (gaps.absent, gaps.before_absent) if gaps else ((), ())
         if gaps and str(name) not in self.manifest.partial:
             self.manifest.partial.append(str(name))
-        last = events[-1]
-        self._write(name, fit, rows, [e.op for e in events], stamps, (last.file, last.pos), *names)
+        spot, more = (events[-1].file, events[-1].pos), (*names, [e.unchecked for e in events])
+        self._write(name, fit, rows, [e.op for e in events], stamps, spot, *more)
 
     def _write(
         self, name: TableName, fit: Conformed, rows: DecodedRows, ops: Any, stamps: Any, last: Spot, *names: Any

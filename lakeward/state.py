@@ -44,6 +44,7 @@ class BronzeTable:
     truncated: int = 0  # the last batch with a TRUNCATE
     repaired: int = 0  # the last batch with rows that a repair read
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
+    foreign_keys: list[dict[str, Any]] | None = None  # with unlogged cascades; None: not read yet
     reshaped: int = 0  # the last batch with a change of its columns that was followed
     renamed: list[list[str]] = field(default_factory=list)  # columns of this generation, in turn: [old, new]
     left: list[str] = field(default_factory=list)  # names that bronze's images still have, or had, for other columns
@@ -96,6 +97,7 @@ class SilverTable:
     version: int  # of the Delta table after the merge
     keys: list[str] = field(default_factory=list)  # it was merged by
     events: int = 0  # envelopes that bronze held of it
+    cascades: int = -1  # version of its table of cascades, -1 where nothing ever cascaded to it
 
 
 @dataclass

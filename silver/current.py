@@ -58,7 +58,9 @@ def latest(changed: DataFrame, schema: TableSchema) -> DataFrame:
 
 def kept(events: DataFrame, passed: DataFrame, rows: DataFrame, schema: TableSchema) -> DataFrame:
     """`rows`, and for each key whose every event was held back a row that keeps its last passed state."""
-    place = "struct(source.epoch, source.file, source.pos, source.row, source.snapshot, source.generation)"
+    place = (
+        "struct(source.epoch, source.file, source.pos, source.row, source.snapshot, source.generation, source.cascade)"
+    )
     passing = passed.select(F.expr(place).alias("place"))
     held = events.withColumn("place", F.expr(place)).join(passing, on="place", how="left_anti").drop("place")
     touched = latest(_with_key(changes(held.where("op <> 't'"), schema), schema), schema)

@@ -1,8 +1,9 @@
 """Bronze's events as changes: which row each touches and what it leaves there, in the order of the source.
 
 A change is `op` ('upsert' or 'delete'), `image` (the row, STRUCT<c0, c1, …>: what it is now, or was before it went),
-`ts_ms`, `tx_id`, `tx_order` and `at`, its place. Places order as (epoch, file, pos, stream after snapshot, row, half):
-an update that moves a row to another key is two changes, the old key's delete and then the new key's upsert.
+`ts_ms`, `tx_id`, `tx_order` and `at`, its place. Places order as (epoch, file, pos, stream after snapshot, row,
+cascade, half): an update that moves a row to another key is two changes, the old key's delete and then the new key's
+upsert; what foreign keys did to other rows follows the event that set them off, in the order of `cascade`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from lakeward.schema import TableSchema
 from silver.columns import image, key_numbers, same
 from silver.plan import TablePlan
 
+CASCADES = "__cascades"  # suffix of a child's table of what foreign keys did to it, see `silver.cascades`
 PLACE = (
     "struct(source.epoch AS epoch, source.file AS file, source.pos AS pos, "
-    "NOT source.snapshot AS stream, source.row AS row, {half} AS half)"
+    "NOT source.snapshot AS stream, source.row AS row, coalesce(source.cascade, 0L) AS cascade, {half} AS half)"
 )
 
 
@@ -32,7 +34,7 @@ def place(epoch: int, file: int, pos: int, *, half: int) -> str:
     """A place that is no event of the stream, as `at` is one: a snapshot's, or one before everything."""
     return (
         f"struct(CAST({epoch} AS INT) AS epoch, CAST({file} AS BIGINT) AS file, CAST({pos} AS BIGINT) AS pos,"
-        f" false AS stream, CAST(0 AS BIGINT) AS row, CAST({half} AS INT) AS half)"
+        f" false AS stream, CAST(0 AS BIGINT) AS row, 0L AS cascade, CAST({half} AS INT) AS half)"
     )
 
 
@@ -47,14 +49,21 @@ class Truncation:
 
 
 def read(spark: SparkSession, lake: Lake, plan: TablePlan, cut: Position) -> DataFrame:
-    """The plan's events, in bronze's envelope. Plain comparisons, so that Delta skips the files of other ranges."""
+    """The plan's events with the cascades among them, in bronze's envelope.
+
+    Plain comparisons, so that Delta skips the files of other ranges."""
     bronze = lake.table("bronze", plan.schema.name)
     frame = spark.read.format("delta").option("versionAsOf", plan.bronze_version).load(bronze)
     since = plan.since or plan.start
     wanted = f"source.snapshot = false AND {not_before(since)} AND NOT {not_before(cut)}"
     if plan.since is None:
         wanted = f"({wanted}) OR (source.snapshot = true AND source.generation = {plan.generation})"
-    return frame.where(wanted)
+    frame = frame.where(wanted)
+    if plan.cascades < 0:
+        return frame
+    cascades = spark.read.format("delta").option("versionAsOf", plan.cascades)
+    stored = cascades.load(lake.table("silver", plan.schema.name, CASCADES)).where(wanted)
+    return frame.unionByName(stored, allowMissingColumns=True)
 
 
 def not_before(position: Position) -> str:

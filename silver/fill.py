@@ -93,7 +93,7 @@ def _halves(events: DataFrame, schema: TableSchema) -> DataFrame:
     )
 
 
-def _names(name: str, renamed: Sequence[tuple[str, str]]) -> list[str]:
+def names_of(name: str, renamed: Sequence[tuple[str, str]]) -> list[str]:
     """What a column is and was called. No name is another column's in one generation (`bronze.reshape`)."""
     found = [name]
     for old, new in reversed(renamed):
@@ -103,7 +103,7 @@ def _names(name: str, renamed: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _absent(name: str, renamed: Sequence[tuple[str, str]]) -> str:
-    return " OR ".join(f"array_contains(absent, {sql_literal(n)})" for n in _names(name, renamed))
+    return " OR ".join(f"array_contains(absent, {sql_literal(n)})" for n in names_of(name, renamed))
 
 
 def _rows(base: DataFrame, schema: TableSchema, renamed: Sequence[tuple[str, str]]) -> DataFrame:
@@ -111,7 +111,7 @@ def _rows(base: DataFrame, schema: TableSchema, renamed: Sequence[tuple[str, str
     present = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in base.schema.fields}
     columns = []
     for c in schema.columns:
-        there = next((present[n.lower()] for n in _names(c.name, renamed) if n.lower() in present), None)
+        there = next((present[n.lower()] for n in names_of(c.name, renamed) if n.lower() in present), None)
         wanted = simple_type(c.spark)
         value = "NULL" if there is None else quoted(there[0])
         columns.append(value if there is not None and there[1] == wanted else f"CAST({value} AS {c.spark})")

@@ -172,7 +172,7 @@ def _truncated(events: DataFrame, ids: DataFrame) -> DataFrame:
         "transaction.id AS tx_id",
         "transaction.total_order AS tx_order",
         "struct(source.epoch AS epoch, source.file AS file, source.pos AS pos, true AS stream,"
-        " source.row AS row, 0 AS half) AS at",
+        " source.row AS row, 0L AS cascade, 0 AS half) AS at",
     )
     return (
         ids.distinct()

@@ -32,6 +32,8 @@ class TablePlan:
     truncated: bool = True  # some are a TRUNCATE
     repaired: bool = False  # some are a repair's
     version: int = -1  # of the silver Delta table before the run
+    cascades: int = -1  # version of the table of cascades, whose events in the range count too; -1 for none
+    cascaded: int = 0  # how many of `events` those are
     reshaped: bool = False  # columns were renamed, dropped or widened since
     renamed: tuple[tuple[str, str], ...] = ()  # columns of the generation, in turn: (old, new)
 

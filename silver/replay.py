@@ -27,7 +27,7 @@ from silver.merge import merge
 from silver.plan import TablePlan, renames
 
 APP_ID = "lakeward-silver-replay"
-PLACE = ("epoch", "file", "pos", "row", "generation")
+PLACE = ("epoch", "file", "pos", "row", "generation", "cascade")
 
 
 def recompute(
@@ -42,8 +42,8 @@ def recompute(
     """Bring the rows with `keys` to what bronze's passed events say. A history follows from now on; its past stays.
 
     `keys` has the key's columns, all columns for a table without a key. `held` names the events that have not passed
-    [epoch, file, pos, row, generation]; by default it is what the table's quarantine holds. A table that silver
-    does not have in its present generation is left to the next run.
+    [epoch, file, pos, row, generation, cascade]; by default it is what the table's quarantine holds. A table
+    that silver does not have in its present generation is left to the next run.
 
     Raises TerminalError when a killed run has to be finished first.
     """
@@ -62,6 +62,7 @@ def recompute(
         batch=known.batch,
         bronze_version=version(spark, lake.table("bronze", schema.name)),
         partial=table.partial > 0,
+        cascades=known.cascades,
         renamed=renames(table.renamed),
     )
     settings, location = config.table(schema.name), lake.table("silver", schema.name)

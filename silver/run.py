@@ -28,6 +28,7 @@ from lakeward.position import Checkpoint
 from lakeward.spark import INTERPRETED_ROWS_MAX, evaluate_for
 from lakeward.state import SilverState, SilverTable, load_bronze, load_silver, save_silver
 from silver import delta
+from silver.cascades.run import carry_out
 from silver.events import truncations
 from silver.fill import whole_events
 from silver.local import Held
@@ -99,6 +100,7 @@ def run(
 
     next_plan = plan_run(bronze, state, bronze_version)
     if next_plan is not None:
+        next_plan = carry_out(spark, lake, config, bronze, state, next_plan)
         _execute(spark, lake, config, state, next_plan, judge, report)
     quality.publish(state.run)
     report.cut = state.cut

@@ -86,7 +86,8 @@ def write_table(
         rows=rows,
         version=version(session, location),
         keys=list(plan.schema.keys),
-        events=plan.events + (known.events if known is not None and plan.since is not None else 0),
+        events=plan.events - plan.cascaded + (known.events if known is not None and plan.since is not None else 0),
+        cascades=plan.cascades if plan.cascades >= 0 or known is None else known.cascades,
     )
 
 

@@ -51,6 +51,16 @@ def mariadb_server() -> Iterator[EmbeddedServer]:
 
 
 @pytest.fixture(scope="session", params=FLAVOURS)
+def unlogged_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+    """A server of each flavour that does not log what foreign keys do to children: MySQL as it was before 9.6."""
+    if request.param == "mariadb":
+        yield request.getfixturevalue("mariadb_server")
+        return
+    with running("mysql", {"innodb_native_foreign_keys": "ON"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=FLAVOURS)
 def server(request: pytest.FixtureRequest) -> EmbeddedServer:
     """The session's server of each flavour in turn. Shared: no restart, no purge, no global setting."""
     shared: EmbeddedServer = request.getfixturevalue(f"{request.param}_server")

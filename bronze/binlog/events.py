@@ -23,6 +23,7 @@ HEADER_SIZE: Final = 19
 CHECKSUM_SIZE: Final = 4
 MAGIC: Final = b"\xfebin"
 
+NO_FOREIGN_KEY_CHECKS: Final = 0x2  # flag of a row event (rows_event.h): its session had them off
 IN_USE: Final = 0x1  # flag of a format description whose file is not closed
 ARTIFICIAL: Final = 0x20  # made by the server for this connection, in no file
 IGNORABLE: Final = 0x80

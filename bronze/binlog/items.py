@@ -48,6 +48,7 @@ class RowsEvent:
     in_payload: bool
     transaction: Transaction
     presence: Presence | None = None
+    unchecked: bool = False  # by a session with foreign_key_checks = 0: nothing cascaded from it
 
     @property
     def weight(self) -> int:

@@ -283,4 +283,6 @@ class Reader:
         table_map, op, images, presence = found
         group = self._open(e.place)
         at = e.place
-        return group.hold(RowsEvent(table_map, op, images, at.file, at.pos, e.inner, group.transaction, presence))
+        unchecked = bool(e.body[6] & events.NO_FOREIGN_KEY_CHECKS)
+        event = RowsEvent(table_map, op, images, at.file, at.pos, e.inner, group.transaction, presence, unchecked)
+        return group.hold(event)

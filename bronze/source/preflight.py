@@ -48,7 +48,7 @@ def check(conn: pymysql.Connection, config: Config) -> list[Finding]:
                 "Transactions Online' in the MySQL manual)",
             )
         )
-    found += check_tables(conn, config, flavour, version)
+    found += check_tables(conn, config)
     return sorted(found, key=lambda f: f.level != "error")
 
 

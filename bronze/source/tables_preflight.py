@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 
 import pymysql
@@ -10,21 +9,18 @@ import pymysql
 from bronze.snapshot.select import select, source_table
 from bronze.source.catalog import SourceTable, survey
 from bronze.source.findings import Finding, error, warning
+from bronze.source.foreign_keys import unlogged
 from bronze.source.retention import kept_s
-from bronze.source.server import Flavour, rows
+from bronze.source.server import rows
 from lakeward.config import Config
 from lakeward.errors import TerminalError
 from lakeward.names import mysql_identifier
 
-CASCADES_LOGGED_FROM = (9, 6, 0)  # MySQL: cascades are executed above InnoDB, and so reach the binlog
 _ROWS_PER_S = 200_000
-# A line of SHOW CREATE TABLE; the name may hold doubled backquotes.
-_CONSTRAINT = re.compile(r"\s*CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY \((?:[^`]|`(?:[^`]|``)*`)*?\) REFERENCES")
-_CASCADE = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)(?![^`]*`)")
 _TRANSACTIONAL = ("innodb", "rocksdb", "myrocks", "tokudb", "ndbcluster")
 
 
-def check_tables(conn: pymysql.Connection, config: Config, flavour: Flavour, version: tuple[int, ...]) -> list[Finding]:
+def check_tables(conn: pymysql.Connection, config: Config) -> list[Finding]:
     """Findings about the tables that the configuration picks. Raises ConfigError as `catalog.discover`."""
     tables = survey(conn, config)
     if not tables:
@@ -33,9 +29,7 @@ def check_tables(conn: pymysql.Connection, config: Config, flavour: Flavour, ver
     found += _twins(tables)
     for table in tables:
         found += _table(conn, table)
-    if flavour == "mariadb" or version < CASCADES_LOGGED_FROM:
-        found += _cascades(conn, tables)
-    return found + _duration(conn, tables)
+    return found + _cascades(conn, tables) + _duration(conn, tables)
 
 
 def _nothing(conn: pymysql.Connection, config: Config) -> Finding:
@@ -111,27 +105,18 @@ def _twins(tables: list[SourceTable]) -> list[Finding]:
 
 
 def _cascades(conn: pymysql.Connection, tables: list[SourceTable]) -> list[Finding]:
-    """From SHOW CREATE TABLE: on MariaDB a user with SELECT alone sees no row of REFERENTIAL_CONSTRAINTS."""
-    found = []
-    for name in (t.name for t in tables if t.schema is not None and t.engine.lower() == "innodb"):
-        try:
-            ddl = str(rows(conn, f"SHOW CREATE TABLE {source_table(name)}")[0][1])
-        except TerminalError:  # said as unreadable above
-            continue
-        for line in ddl.splitlines():
-            constraint = _CONSTRAINT.match(line)
-            if constraint is None or not _CASCADE.search(line[constraint.end() :]):
-                continue
-            rules = ", ".join(m[0] for m in _CASCADE.finditer(line[constraint.end() :]))
-            found.append(
-                warning(
-                    f"{name} is changed by its foreign key {constraint[1]} ({rules}) inside the engine, which this "
-                    "server does not log: the copy drifts from the source after such a change",
-                    f"ALTER TABLE {source_table(name)} DROP FOREIGN KEY `{constraint[1]}`, ADD … ON DELETE RESTRICT;   "
-                    f"-- or MySQL 9.6, or `lakeward verify --repair {name}` after such changes",
-                )
-            )
-    return found
+    schemas = [t.schema for t in tables if t.schema is not None and t.engine.lower() == "innodb"]
+    return [
+        warning(
+            f"{ref.child} is changed by its foreign key {ref.key.name} ({ref.rules}) inside the engine, which this "
+            f"server does not log, and silver cannot do the same, since {ref.obstacle}: the copy drifts from the "
+            "source after such a change",
+            f"ALTER TABLE {source_table(ref.child)} DROP FOREIGN KEY {mysql_identifier(ref.key.name)}, ADD … ON DELETE "
+            f"RESTRICT;   -- or mend that, or `lakeward verify --repair {ref.child}` after such changes",
+        )
+        for ref in unlogged(conn, schemas)
+        if ref.obstacle is not None
+    ]
 
 
 def _duration(conn: pymysql.Connection, tables: list[SourceTable]) -> list[Finding]:

@@ -20,7 +20,8 @@ from lakeward.schema import INTEGERS, TEMPORALS, Column, TableSchema
 
 OPS = ("c", "u", "d", "r", "t")
 OP = "__op"
-PLACE = ("__epoch", "__file", "__pos", "__row", "__generation")
+CASCADE = "__cascade"
+PLACE = ("__epoch", "__file", "__pos", "__row", "__generation", CASCADE)
 KEY = "__key "  # and the column's name: the key of the row that an event names, taken from `before` in a delete
 LABELS_MAX = 1000  # an ENUM can have 65,535; the check of so many costs more than it finds
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from lakeward.names import spark_identifier
 from lakeward.position import Position
-from lakeward.quality.derived import KEY, OP, PLACE
+from lakeward.quality.derived import CASCADE, KEY, OP, PLACE
 from lakeward.quality.rules import GateLayer, Scope, plain
 from lakeward.schema import TableSchema
 
@@ -60,7 +60,8 @@ def of_events(frame: DataFrame, schema: TableSchema, start: Position | None = No
         F.when(has_after, F.col("after").getField(k)).when(op == "d", F.col("before").getField(k)).alias(KEY + names[k])
         for k in schema.keys
     ]
-    place = [source.getField(p.removeprefix("__")).alias(p) for p in PLACE]
+    place = [source.getField(p.removeprefix("__")).alias(p) for p in PLACE if p != CASCADE]
+    place.append(F.coalesce(source.getField("cascade"), F.lit(0)).alias(CASCADE))
     values = [F.when(has_after, F.col("after").getField(n)).alias(shown) for n, shown in names.items()]
     columns = [
         F.struct(*[F.col(c) for c in frame.columns]).alias(EVENT),
@@ -90,7 +91,8 @@ def envelope_of_row(row: Column, schema: TableSchema, image: T.StructType) -> li
     after = F.struct(*[row.getField(c.name).alias(c.name) for c in schema.columns]).cast(image)
     source = (
         "STRUCT<server: STRING, epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, gtid: STRING,"
-        " snapshot: BOOLEAN, generation: INT, absent: ARRAY<STRING>, before_absent: ARRAY<STRING>>"
+        " snapshot: BOOLEAN, generation: INT, absent: ARRAY<STRING>, before_absent: ARRAY<STRING>,"
+        " unchecked: BOOLEAN, cascade: BIGINT>"
     )
     transaction = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
     return [

@@ -31,7 +31,7 @@ from lakeward.quality.frame import ENVELOPE, EVENT, envelope_of_row
 from lakeward.quality.rules import GateLayer
 from lakeward.schema import TableSchema, spark_type
 
-PLACE = ("epoch", "file", "pos", "row", "generation")
+PLACE = ("epoch", "file", "pos", "row", "generation", "cascade")
 OWN = ("failed", "layer", "run", "held_at", "replayed_at")
 
 
@@ -98,7 +98,7 @@ def pending(spark: SparkSession, lake: Lake, name: TableName) -> DataFrame | Non
 
 
 def held_positions(spark: SparkSession, lake: Lake, name: TableName) -> DataFrame | None:
-    """[epoch, file, pos, row, generation] of the events that silver must not use; None where the table has
+    """[epoch, file, pos, row, generation, cascade] of the events that silver must not use; None where the table has
     none."""
     held = pending(spark, lake, name)
     return None if held is None else held.select(*[F.col(f"source.{c}").alias(c) for c in PLACE]).distinct()
@@ -107,7 +107,7 @@ def held_positions(spark: SparkSession, lake: Lake, name: TableName) -> DataFram
 def mark_replayed(
     spark: SparkSession, lake: Lake, name: TableName, positions: DataFrame, at: datetime.datetime
 ) -> None:
-    """Set `replayed_at` of the pending events at `positions` [epoch, file, pos, row, generation]."""
+    """Set `replayed_at` of the pending events at `positions` [epoch, file, pos, row, generation, cascade]."""
     target = DeltaTable.forPath(spark, lake.table("quarantine", name)).alias("held")
     same = " AND ".join(f"held.source.{c} <=> released.{c}" for c in PLACE)
     (

@@ -7,7 +7,9 @@ import contextlib
 import pytest
 from servers.sparkless import Sparkless
 
+from bronze.source.catalog import discover
 from bronze.source.connection import connect
+from bronze.source.foreign_keys import cascades_logged, of_tables, unlogged
 from bronze.source.preflight import check, require
 from lakeward.config import parse
 from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
@@ -150,8 +152,42 @@ def test_tables_that_need_a_word_get_one(database, replicator_password) -> None:
     assert f"{database.name}.keyless has no key" in said
     assert f"{database.name}.old is of the engine MyISAM" in said
     assert f"{database.name}.Twin and {database.name}.twin differ only in case" in said
-    drifts = database.flavour == "mariadb" or database.server.version < (9, 6, 0)
-    assert ("foreign key fk" in said) == drifts
+    assert "foreign key fk" not in said  # logged by the server, or carried out by silver
+
+
+def test_cascades_that_silver_cannot_carry_out_are_named(database, replicator_password) -> None:
+    database.execute("CREATE TABLE parent (id INT PRIMARY KEY)")
+    for name, more in (("fine", ""), ("computed", ", twice INT AS (p * 2)")):
+        database.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, p INT{more}, "
+            f"CONSTRAINT `f``{name}` FOREIGN KEY (p) REFERENCES parent (id) ON DELETE SET NULL ON UPDATE CASCADE)"
+        )
+    database.execute("CREATE TABLE hidden (id INT PRIMARY KEY)")
+    database.execute(
+        "CREATE TABLE orphan (id INT PRIMARY KEY, p INT, "
+        "CONSTRAINT lost FOREIGN KEY (p) REFERENCES hidden (id) ON DELETE CASCADE)"
+    )
+    with contextlib.closing(connect(_config(database).source, replicator_password)) as conn:
+        logged = cascades_logged(conn)
+        found = {f.what for f in check(conn, _config(database)) if "foreign key" in f.what}
+        references = unlogged(conn, discover(conn, _config(database)))
+    assert logged == (database.flavour == "mysql" and database.server.version >= (9, 6, 0))
+    if logged:
+        assert found == set()
+        return
+    assert len(found) == 2
+    assert any("f`computed (ON DELETE SET NULL, ON UPDATE CASCADE)" in w and "generated column" in w for w in found)
+    assert any("lost (ON DELETE CASCADE)" in w and f"{database.name}.hidden is not followed" in w for w in found)
+    assert list(of_tables(references)) == [f"{database.name}.fine"]
+
+
+def _config(database):
+    source = {
+        "url": f"mysql://replicator@127.0.0.1:{database.server.port}",
+        "include": [f"{database.name}.*"],
+        "exclude": [f"{database.name}.hidden"],
+    }
+    return parse({"source": source})
 
 
 def test_a_column_outside_the_type_table_is_an_error_that_names_it(database, replicator_password) -> None:

@@ -31,7 +31,8 @@ SCHEMA = TableSchema(
 )
 ENVELOPE = (
     "op STRING, before {image}, after {image}, ts_ms BIGINT, source STRUCT<server: STRING, epoch: INT, file: BIGINT,"
-    " pos: BIGINT, row: BIGINT, gtid: STRING, snapshot: BOOLEAN, generation: INT>,"
+    " pos: BIGINT, row: BIGINT, gtid: STRING, snapshot: BOOLEAN, generation: INT,"
+    " cascade: BIGINT>,"
     " transaction STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
 ).format(image=spark_type(SCHEMA.image()))
 
@@ -43,7 +44,7 @@ def row(id_: int | None, fare: Any = None, status: str | None = "new", mail: str
 
 
 def event(pos: int, op: str, after: Any = None, before: Any = None, number: int = 0) -> tuple[Any, ...]:
-    return (op, before, after, 0, ("s", 1, 1, pos, number, None, op == "r", 1 if op == "r" else 0), None)
+    return (op, before, after, 0, ("s", 1, 1, pos, number, None, op == "r", 1 if op == "r" else 0, None), None)
 
 
 def frame(spark, events):

@@ -180,10 +180,12 @@ def test_derived_rules_never_fail_on_the_extremes_of_any_type(spark, nullable):
     schema = table(nullable, "boolean" if nullable else "int")
     assert {c.kind for c in schema.columns} == set(KINDS)
     struct = spark_type(schema.image())
-    place = "STRUCT<epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, generation: INT, snapshot: BOOLEAN>"
+    place = (
+        "STRUCT<epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, generation: INT, snapshot: BOOLEAN, cascade: INT>"
+    )
     ddl = T._parse_datatype_string(f"op STRING, before {struct}, after {struct}, source {place}")
     flag = (True if nullable else 127,)
-    source = [(1, 1, n, 0, 0, False) for n in range(12)]
+    source = [(1, 1, n, 0, 0, False, None) for n in range(12)]
     events: list[Any] = [("cur"[n % 3], None, (*image(n, null=False), *flag), source[n]) for n in range(8)]
     events += [("d", (*image(8, null=True), None), None, source[8]), ("t", None, None, source[9])]
     if nullable:
@@ -262,10 +264,12 @@ def test_the_suite_of_the_demo_judges_trips_as_it_says(spark):
         trip(finished_at=at - datetime.timedelta(1)),
     ]
     fine = [trip(), trip(fare=None, status="riding", finished_at=None, rating=None)]
-    place = "STRUCT<epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, generation: INT, snapshot: BOOLEAN>"
+    place = (
+        "STRUCT<epoch: INT, file: BIGINT, pos: BIGINT, row: BIGINT, generation: INT, snapshot: BOOLEAN, cascade: INT>"
+    )
     struct = spark_type(schema.image())
     ddl = T._parse_datatype_string(f"op STRING, before {struct}, after {struct}, source {place}")
-    events: list[Any] = [("c", None, image, (1, 1, n, 0, 0, False)) for n, image in enumerate([*bad, *fine])]
+    events: list[Any] = [("c", None, image, (1, 1, n, 0, 0, False, None)) for n, image in enumerate([*bad, *fine])]
     before_silver = [r for r in suite_of_demo if r.layer == "silver"]
     results, _ = evaluate(of_events(spark.createDataFrame(events, ddl), schema), before_silver)
     assert [r.failed for r in results] == [1, 1, 1, 1]

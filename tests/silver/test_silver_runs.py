@@ -142,7 +142,8 @@ def test_released_events_bring_their_rows_to_the_last_event_that_passed(ledger, 
     ledger.insert(heap, {"v": -1})
     ledger.silver(gate=gate)
     assert ledger.content(users) == Counter([(1, 1), (2, 22)])
-    none = ledger.spark.createDataFrame([], "epoch INT, file BIGINT, pos BIGINT, row BIGINT, generation INT")
+    place = "epoch INT, file BIGINT, pos BIGINT, row BIGINT, generation INT, cascade BIGINT"
+    none = ledger.spark.createDataFrame([], place)
     for schema, names in ((users, "id"), (heap, "v")):
         bronze = ledger.spark.read.format("delta").load(ledger.lake.table("bronze", schema.name))
         keys = bronze.where(held).select(f"after.{names}").distinct()
