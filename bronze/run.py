@@ -24,6 +24,7 @@ from bronze.identity import check_server
 from bronze.masking import mask_key
 from bronze.outage import Outage
 from bronze.ranges import Range, plan_ranges
+from bronze.rowfilter import digest
 from bronze.seek import Seeker
 from bronze.snapshot.run import Snapshotter
 from bronze.source.catalog import discover
@@ -37,6 +38,7 @@ from bronze.writer import Target
 from lakeward.config import Config
 from lakeward.errors import ConnectionLostError, FailClosedError, TransientError
 from lakeward.lake import Lake
+from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema
 from lakeward.state import BronzeState, BronzeTable, load_bronze, save_bronze
@@ -123,8 +125,16 @@ class Ingest:
         for table in self.state.tables.values():
             if table.status != "stopped" and not self.config.source.wants(table.name):
                 table.stop("left out by the configuration")
+            elif table.status in ("streaming", "snapshot") and table.filter != self._filter(table.name):
+                # Before anything is read: what the old filter let in and the new one would not must not go on mixed.
+                table.status, table.reason = "waiting for snapshot", "its row filter (where) is not what it was"
+                table.unfinished = table.reason
+                self.warnings.append(f"{table.name} is read anew: {table.reason}; bronze keeps the events it has")
         if self.state.checkpoint is None and not found:
             self.warnings.append("no table of the source is followed: check [source] include and the user's grants")
+
+    def _filter(self, name: TableName) -> str | None:
+        return digest(self.config.table(name).filter, mask_key(self.config))
 
     def _snapshot(self) -> None:
         if any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values()):
@@ -140,6 +150,7 @@ class Ingest:
         self.warnings += begin(self.state, found, asked, seeker.find(asked.point, self.state.epoch))
         for table in self.state.tables.values():
             if table.begun is not None and table.status == "snapshot":
+                table.filter = self._filter(table.name)
                 ensure_table(self.spark(), self.lake.table("bronze", table.name), table.schema)
         at = Earlier.of(self.state)
         while at is not None:  # once through before anything is written down: it is added whole or not at all
@@ -229,6 +240,7 @@ class Ingest:
                     table.start,
                     Target(f"bronze/{table.name.folder}", names),
                     options.exclude_columns,
+                    options.filter,
                     options.truncate == "apply",
                 )
         return found

@@ -24,8 +24,10 @@ from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transacti
 from bronze.binlog.wire import Dump
 from bronze.conform import Conformed, conform
 from bronze.decode.rows import DecodedRows, decode_rows
+from bronze.filtered import Flags, untold, within
 from bronze.masking import masked
 from bronze.presence import unknown
+from bronze.rowfilter import Capture
 from bronze.schema_changes import Done, described
 from bronze.stamp import EventStamp, Origin, stream_envelopes, truncate_envelope
 from bronze.work import Manifest, Work
@@ -54,6 +56,7 @@ class _Range:
         self.pending_max = work.task_bytes // RAW_SHARE
         targets = {name: t.target for name, t in work.tables.items()}
         self.writer = EnvelopeWriter(Lake(work.root), targets, buffer_bytes=work.task_bytes - self.pending_max)
+        self.capture = Capture(work.settings)
         self.pending: list[RowsEvent] = []
         self.batches: list[RowsBatch] = []  # never beside single events: what is written keeps the stream's order
         self.pending_bytes = 0
@@ -76,7 +79,7 @@ class _Range:
             heartbeat_s=30,
         )
         end: Boundary | None = None
-        with contextlib.closing(dump), self.writer:
+        with contextlib.closing(dump), contextlib.closing(self.capture), self.writer:
             for boundary in self._pump(dump):
                 end = boundary
                 here = Position(work.start.epoch, boundary.file, boundary.pos)
@@ -180,7 +183,8 @@ class _Range:
                     self._change(statement, effect, name)
 
     def _change(self, statement: Statement, effect: Effect, name: str) -> None:
-        done, hide = self._apply(effect, name, statement), bool(self.work.tables[name].excluded)
+        followed = self.work.tables[name]
+        done, hide = self._apply(effect, name, statement), bool(followed.excluded) or followed.where is not None
         self.manifest.changes.append(described(statement, effect, self.schemas[name], done, self.origin, hide=hide))
 
     def _concerned(self, effect: Effect) -> list[str]:
@@ -314,18 +318,41 @@ class _Range:
         names = (gaps.absent, gaps.before_absent) if gaps else ()
         if gaps and str(name) not in self.manifest.partial:
             self.manifest.partial.append(str(name))
-        last = events[-1]
-        self._write(name, fit, rows, [e.op for e in events], stamps, (last.file, last.pos), *names)
+        last, where = events[-1], self.work.tables[str(name)].where
+        doubtful = untold(where, events, fit, rows, self.work.flavour) if where is not None else None
+        self._write(name, fit, rows, [e.op for e in events], stamps, (last.file, last.pos), *names, doubtful=doubtful)
 
     def _write(
-        self, name: TableName, fit: Conformed, rows: DecodedRows, ops: Any, stamps: Any, last: Spot, *names: Any
+        self,
+        name: TableName,
+        fit: Conformed,
+        rows: DecodedRows,
+        ops: Any,
+        stamps: Any,
+        last: Spot,
+        *names: Any,
+        doubtful: Flags | None = None,
     ) -> None:
         self.manifest.zero_dates += rows.zero_dates
         self.manifest.replaced += rows.replaced
         schema, key = self.schemas[str(name)], self.work.mask_key
         before, after = (masked(fit.image(image), schema, key) for image in (rows.before, rows.after))
-        self.writer.write(str(name), stream_envelopes(before, after, ops, rows.counts, stamps, self.origin, *names))
+        envelopes = stream_envelopes(before, after, ops, rows.counts, stamps, self.origin, *names)
+        if (where := self.work.tables[str(name)].where) is not None:
+            envelopes, why = within(where, envelopes, fit, rows, schema, self.capture, doubtful)
+            if why is not None:
+                self._unfiltered(str(name), why, last)
+        self.writer.write(str(name), envelopes)
         self._reached(str(name), *last)
+
+    def _unfiltered(self, name: str, why: str, last: Spot) -> None:
+        if not self.work.tables[name].counts:
+            raise FailClosedError(
+                f"{name}: {why}",
+                hint="begin --from after that, or leave its `where` out",
+                until=f"{last[0]}:{last[1]}",
+            )
+        self.manifest.altered.setdefault(name, why)
 
     def _fit(self, table_map: TableMap) -> Conformed:
         name = str(table_map.name)

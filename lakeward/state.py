@@ -43,6 +43,7 @@ class BronzeTable:
     partial: int = 0  # the last batch with an event that lacks columns
     truncated: int = 0  # the last batch with a TRUNCATE
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
+    filter: str | None = None  # digest of the row filter that this generation was read by; None where it has none
     unfinished: str | None = None  # why this generation's last events do not tell its rows: silver may not have them
 
     @property

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from bronze.masking import mask_key, masked
 from bronze.snapshot.read import read_exact
+from bronze.source.catalog import filter_condition
 from lakeward.config import Config
 from lakeward.delta import exists
 from lakeward.lake import Lake
@@ -68,20 +69,31 @@ def compare(
     proofs = []
     for table in tables:
         options = config.table(table.name)
-        proofs.append(_table(spark, lake, connection, table.schema, mask_key(config), soft=options.deletes == "soft"))
+        source = _Source(connection, table.schema, mask_key(config), filter_condition(connection, config, table.name))
+        proofs.append(_table(spark, lake, source, soft=options.deletes == "soft"))
     return Proof(all(p.equal for p in proofs), str(position), proofs)
 
 
-def _table(
-    spark: SparkSession,
-    lake: Lake,
-    connection: pymysql.Connection,
-    schema: TableSchema,
-    key: bytes | None,
-    *,
-    soft: bool,
-) -> TableProof:
-    theirs = _source_hashes(connection, schema, key)
+@dataclass(frozen=True)
+class _Source:
+    """A table at the source, as the lake is to have it: of what rows, and masked."""
+
+    connection: pymysql.Connection
+    schema: TableSchema
+    key: bytes | None = field(repr=False)
+    condition: str = field(repr=False)
+
+    def rows(self) -> Iterator[pa.StructArray]:
+        for rows in read_exact(self.connection, self.schema.clear(), self.condition):
+            yield masked(rows, self.schema, self.key)
+
+    def hashes(self) -> np.ndarray:
+        parts = [row_hashes(rows) for rows in self.rows()]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+
+
+def _table(spark: SparkSession, lake: Lake, source: _Source, *, soft: bool) -> TableProof:
+    theirs, schema = source.hashes(), source.schema
     frame = _silver(spark, lake, schema, soft=soft)
     count, checksum = (0, 0) if frame is None else _silver_checksum(frame, schema)
     proof = TableProof(str(schema.name), True, len(theirs), f"{total(theirs):x}")
@@ -89,7 +101,7 @@ def _table(
         return proof
     ours = np.zeros(0, dtype=np.uint64) if frame is None else _silver_hashes(frame, schema)
     missing, extra = _only_in(theirs, ours), _only_in(ours, theirs)
-    lost = _rows_of(_source_rows(connection, schema, key), schema, missing)
+    lost = _rows_of(source.rows(), schema, missing)
     found = [] if frame is None else _rows_of(_silver_batches(frame, schema, extra), schema, extra)
     differences = _differences(schema, lost, found)
     held = _held_keys(spark, lake, schema)
@@ -97,16 +109,6 @@ def _table(
     proof.differences = [d for d in differences if _key(d) not in held]
     proof.equal = not proof.differences and len(missing) + len(extra) <= 2 * NAMED_MAX
     return proof
-
-
-def _source_rows(connection: pymysql.Connection, schema: TableSchema, key: bytes | None) -> Iterator[pa.StructArray]:
-    for rows in read_exact(connection, schema.clear()):
-        yield masked(rows, schema, key)
-
-
-def _source_hashes(connection: pymysql.Connection, schema: TableSchema, key: bytes | None) -> np.ndarray:
-    parts = [row_hashes(rows) for rows in _source_rows(connection, schema, key)]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
 
 def _silver(spark: SparkSession, lake: Lake, schema: TableSchema, *, soft: bool) -> DataFrame | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pymysql
 
 from bronze.snapshot.bounds import Chunk
-from bronze.snapshot.select import select
+from bronze.snapshot.select import filtered, select
 from bronze.snapshot.text import RowReader, read_rows
 from bronze.source.connection import open_connection
 from bronze.source.server import flavour_and_version, rows
@@ -24,15 +24,15 @@ class ChunkReader:
     reached or is lost, else as RowReader.
     """
 
-    def __init__(self, settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> None:
-        self._settings, self._schema, self._chunk = settings, schema, chunk
+    def __init__(self, settings: dict[str, Any], schema: TableSchema, chunk: Chunk, condition: str = "") -> None:
+        self._settings, self._schema, self._where = settings, schema, filtered(chunk.where(), condition)
         self.zero_dates = 0
         self.replaced = 0
 
     def __iter__(self) -> Iterator[pa.StructArray]:
         conn = open_connection(self._settings, proven=True)
         try:
-            reader = _reader(conn, self._schema, self._chunk.where())
+            reader = _reader(conn, self._schema, self._where)
             for batch in reader:
                 self.zero_dates, self.replaced = reader.zero_dates, reader.replaced
                 yield batch
@@ -41,14 +41,15 @@ class ChunkReader:
                 conn.close()
 
 
-def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> ChunkReader:
-    """The rows of `chunk`. See ChunkReader."""
-    return ChunkReader(settings, schema, chunk)
+def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk, condition: str = "") -> ChunkReader:
+    """The rows of `chunk` of which `condition` is true (`bronze.rowfilter`). See ChunkReader."""
+    return ChunkReader(settings, schema, chunk, condition)
 
 
-def read_exact(conn: pymysql.Connection, schema: TableSchema) -> RowReader:
-    """All rows of a table on `conn`, inside the transaction that `exact_read` opened there. See RowReader."""
-    return _reader(conn, schema, "")
+def read_exact(conn: pymysql.Connection, schema: TableSchema, condition: str = "") -> RowReader:
+    """The rows of a table of which `condition` is true, on `conn`, inside the transaction that `exact_read` opened
+    there. See RowReader."""
+    return _reader(conn, schema, filtered("", condition))
 
 
 def _reader(conn: pymysql.Connection, schema: TableSchema, where: str) -> RowReader:

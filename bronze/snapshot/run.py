@@ -19,8 +19,9 @@ from bronze.batch import land
 from bronze.chunk import ChunkWork, read_part
 from bronze.commit import ensure_table, physical_names
 from bronze.masking import mask_key
+from bronze.rowfilter import digest
 from bronze.snapshot.bounds import Chunk, plan
-from bronze.source.catalog import describe
+from bronze.source.catalog import describe, filter_condition
 from bronze.source.server import position_now, safe_start
 from bronze.tasks import run_tasks
 from bronze.work import Manifest
@@ -70,6 +71,7 @@ class Snapshotter:
             self._gone(table, "it is not at the source any more")
             return
         table.schema = schema
+        table.filter = digest(self.config.table(table.name).filter, mask_key(self.config))
         table.status = "snapshot"
         table.generation += 1
         table.start, table.high = start.at, None
@@ -83,18 +85,19 @@ class Snapshotter:
         for table in tables:
             done = set(table.chunks_done)
             target = self._target(table.name)
+            condition = filter_condition(self.connection, self.config, table.name)
             chunks = [Chunk.from_json(c) for c in table.chunks] if table.chunks else [None]
             for chunk in chunks:
                 if (0 if chunk is None else chunk.number) not in done:
-                    yield self._work(table, target, chunk)
+                    yield self._work(table, target, chunk, condition)
 
-    def _work(self, table: BronzeTable, target: Target, chunk: Chunk | None) -> ChunkWork:
+    def _work(self, table: BronzeTable, target: Target, chunk: Chunk | None, condition: str) -> ChunkWork:
         assert table.start is not None
         start = Checkpoint(table.start)
         server = str(self.state.server.get("uuid", ""))
         key = mask_key(self.config)
         generation, root = table.generation, self.lake.root
-        return ChunkWork(self.settings, key, server, table.schema, target, generation, start, chunk, root)
+        return ChunkWork(self.settings, key, server, table.schema, target, generation, start, chunk, root, condition)
 
     def _target(self, name: TableName) -> Target:
         location = self.lake.table("bronze", name)
