@@ -65,7 +65,7 @@ def within(
         return envelopes.slice(0, 0), f"its filter cannot be applied since {why}"
     before, after = (capture.passes(tree, image, found) for image in (rows.before, rows.after))
     keep = before | after
-    if before.all() and (after | np.asarray(rows.after.is_null())).all() and doubtful is None:
+    if doubtful is None and _all_of(before, rows.before) and _all_of(after, rows.after):
         return envelopes, None
     crosses = np.asarray(pc.equal(envelopes["op"], "u")) & (before != after)
     if doubtful is not None:
@@ -91,6 +91,10 @@ def _columns(tree: Filter, fit: Conformed, schema: TableSchema) -> Mapping[str, 
     wanted = {name.lower() for name in columns(tree)}
     wire = {w.column.name.lower(): w.column for w in fit.wire}
     return {name: spelled(wire[name], registered.get(name)) for name in wanted if name in wire}
+
+
+def _all_of(inside: Flags, images: pa.StructArray) -> bool:
+    return bool(inside.sum() == len(images) - images.null_count)
 
 
 def _unless(gone: pa.Array, image: pa.StructArray) -> pa.StructArray:
