@@ -6,7 +6,9 @@ VENV := .venv
 READERS := .venv-readers
 READY := $(VENV)/.ready
 READERS_READY := $(READERS)/.ready
-LOCKS := requirements.lock requirements-readers.lock
+PEERS := .venv-peers
+PEERS_READY := $(PEERS)/.ready
+LOCKS := requirements.lock requirements-readers.lock requirements-peers.lock
 UV_VERSION := 0.13.8
 
 # A Python is taken by running it: a name on PATH may be a shim that leads nowhere, and Debian splits venv off.
@@ -28,7 +30,7 @@ INSTALL = $(FIND_PYTHON); clear=; \
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help bronze silver gold setup readers test bench lint format lock clean
+.PHONY: help bronze silver gold setup readers peers test bench lint format lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,12 +52,14 @@ setup: $(READY) ## Make .venv, find Java and fetch Spark's jars
 
 readers: $(READERS_READY) ## Make .venv-readers, the DuckDB that tests read the lake with
 
+peers: $(PEERS_READY) ## Make .venv-peers, the loaders that benchmarks measure beside the snapshot
+
 # Two workers, each with servers and a Spark of its own (about 4 GB): while one waits, the other works.
 test: setup readers ## Run every test
 	@$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
-bench: setup ## Measure the binlog path beside its peers (docs/performance.md), about a quarter of an hour
-	@$(VENV)/bin/python -m bench.binlog $(ARGS)
+bench: setup peers ## Measure beside peers (docs/performance.md): PART=snapshot, or binlog, a quarter of an hour
+	@$(VENV)/bin/python -m bench.$(or $(PART),binlog) $(ARGS)
 
 lint: setup ## Check style, types and which package imports which
 	@$(VENV)/bin/ruff check .
@@ -76,7 +80,7 @@ lock: ## Resolve requirements*.in again into their lock files
 			"$${lock%.lock}.in" --output-file "$$lock" >/dev/null || exit 1; done
 
 clean: ## Remove the environments and caches of this folder, never a lake
-	@rm -rf $(VENV) $(READERS) .cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(READERS) $(PEERS) .cache .pytest_cache .hypothesis
 
 $(READY): requirements.lock pyproject.toml
 	@$(call INSTALL,$(VENV),requirements.lock)
@@ -88,4 +92,9 @@ $(READY): requirements.lock pyproject.toml
 $(READERS_READY): requirements-readers.lock
 	@$(call INSTALL,$(READERS),requirements-readers.lock)
 	@rm -f $(READERS)/.incomplete
+	@touch $@
+
+$(PEERS_READY): requirements-peers.lock
+	@$(call INSTALL,$(PEERS),requirements-peers.lock)
+	@rm -f $(PEERS)/.incomplete
 	@touch $@

@@ -112,6 +112,17 @@ def write(server: EmbeddedServer, workload: Workload, changes: int, *, first: in
     return cycles * len(CYCLE) * workload.rows
 
 
+def fill(server: EmbeddedServer, workload: Workload, rows: int) -> None:
+    """Insert the rows 0 to `rows`, in transactions of `workload.rows`."""
+    with server.admin(SCHEMA) as connection, connection.cursor() as cursor:
+        for at in range(0, rows, workload.rows):
+            wanted = min(workload.rows, rows - at)
+            cursor.execute(
+                f"INSERT INTO {workload.table} SELECT {workload.values(f'({at} + i)')} FROM bench_tools.n "
+                f"WHERE i < {wanted} ORDER BY i"
+            )
+
+
 def inserted(workload: Workload, changes: int) -> int:
     """How many rows `write` of that many changes inserts."""
     return changes // len(CYCLE) * CYCLE.count("i")

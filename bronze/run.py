@@ -71,10 +71,12 @@ class Ingest:
         *,
         accept_gap: bool = False,
         begin_at: Begin | None = None,
+        snapshot_anyway: bool = False,
         proven: bool = False,
     ) -> None:
         self.spark = spark
         self.accept_gap = accept_gap
+        self.snapshot_anyway = snapshot_anyway
         self.begin_at = begin_at
         self.lake = lake
         self.config = config
@@ -138,7 +140,9 @@ class Ingest:
 
     def _snapshot(self) -> None:
         if any(t.status in ("waiting for snapshot", "snapshot") for t in self.state.tables.values()):
-            Snapshotter(self.spark(), self.lake, self.config, self.state, self.connection, self.settings).run()
+            Snapshotter(
+                self.spark(), self.lake, self.config, self.state, self.connection, self.settings, self.snapshot_anyway
+            ).run()
 
     def _begin(self) -> None:
         """What `--from` asks for: once, before anything is snapshotted."""
@@ -293,8 +297,12 @@ def run(
     until: Checkpoint | None = None,
     accept_gap: bool = False,
     begin_at: Begin | None = None,
+    snapshot_anyway: bool = False,
 ) -> BronzeReport:
     """Catch bronze up. `spark` is called only when there is something to write. Errors as the modules above.
+
+    `accept_gap` goes on where the source lacks transactions, `snapshot_anyway` where it may purge its binlog before a
+    snapshot ends.
 
     A source that goes away is waited for, and the run goes on from what is committed, as the next run would.
     """
@@ -304,7 +312,14 @@ def run(
         ingest = None
         try:
             ingest = Ingest(
-                spark, lake, config, password, accept_gap=accept_gap, begin_at=begin_at, proven=outage.tries > 0
+                spark,
+                lake,
+                config,
+                password,
+                accept_gap=accept_gap,
+                begin_at=begin_at,
+                snapshot_anyway=snapshot_anyway,
+                proven=outage.tries > 0,
             )
             ingest.run(until)
             break

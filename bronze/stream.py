@@ -22,7 +22,7 @@ from bronze.binlog.statements import Alter, Create, Drop, DropSchema, Effect, Re
 from bronze.binlog.tablemap import TableMap
 from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transaction
 from bronze.binlog.wire import Dump
-from bronze.conform import Conformed, conform
+from bronze.conform import Conformed, conform, require_shape
 from bronze.decode.rows import DecodedRows, decode_rows
 from bronze.filtered import Flags, untold, within
 from bronze.masking import masked
@@ -163,7 +163,7 @@ class _Range:
         if not followed.takes(Position(self.work.start.epoch, event.file, event.pos)):
             return
         if self.work.past:
-            _require_shape(self._fit(event.table_map), event)
+            require_shape(self._fit(event.table_map), event.table_map.name, f"{event.file}:{event.pos}")
         if self.work.past == "check":
             return
         self.pending.append(event)
@@ -389,15 +389,3 @@ class _Range:
         known = self.manifest.last.get(name)
         if known is None or Position.from_json(known) < here:
             self.manifest.last[name] = here.to_json()
-
-
-def _require_shape(fit: Conformed, event: RowsEvent) -> None:
-    if fit.mismatch is None and not fit.added:
-        return
-    column = fit.mismatch or fit.added[0].name
-    raise FailClosedError(
-        f"{event.table_map.name} had another shape then: its column {column} is not what bronze has",
-        hint="begin --from after the table was altered",
-        table=event.table_map.name,
-        at=f"{event.file}:{event.pos}",
-    )

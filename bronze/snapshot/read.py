@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +30,10 @@ class ChunkReader:
         self.replaced = 0
 
     def __iter__(self) -> Iterator[pa.StructArray]:
+        return self.batches()
+
+    def batches(self) -> Generator[pa.StructArray, None, None]:
+        """The same as iterating; closing it before its end ends the query at the server."""
         conn = open_connection(self._settings, proven=True)
         try:
             reader = _reader(conn, self._schema, self._where)

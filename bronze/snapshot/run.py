@@ -21,6 +21,8 @@ from bronze.commit import ensure_table, physical_names
 from bronze.masking import mask_key
 from bronze.rowfilter import digest
 from bronze.snapshot.bounds import Chunk, plan
+from bronze.snapshot.outlook import predict, remaining_rows, require_fit
+from bronze.snapshot.progress import SnapshotProgress
 from bronze.source.catalog import describe, filter_condition
 from bronze.source.server import position_now, safe_start
 from bronze.tasks import run_tasks
@@ -46,9 +48,13 @@ class Snapshotter:
     state: BronzeState
     connection: pymysql.Connection
     settings: dict[str, Any] = field(repr=False)
+    anyway: bool = False  # begin even where the source may purge its binlog first
 
     def run(self) -> None:
-        """Take them all. A table that has gone from the source is stopped with the reason; the others go on."""
+        """Take them all. A table that has gone from the source is stopped with the reason; the others go on.
+
+        Raises TerminalError before the first chunk is read where the snapshot would outlast the source's binlog.
+        """
         waiting = [t for t in self.state.tables.values() if t.status == "waiting for snapshot"]
         if waiting:
             start = safe_start(self.connection, self.state.epoch)
@@ -58,12 +64,22 @@ class Snapshotter:
                 self._begin(table, start)
             save_bronze(self.lake, self.state)
         pending = [t for t in self.state.tables.values() if t.status == "snapshot"]
+        expected = remaining_rows(self.connection, pending)
+        if not self.anyway:
+            self._require_fit(pending, expected)
         works = self._works(pending)
-        while wave := list(itertools.islice(works, WAVE)):
-            self._wave([w for w in wave if self._table(w).status == "snapshot"])
+        with SnapshotProgress(expected, len(pending)) as progress:
+            while wave := list(itertools.islice(works, WAVE)):
+                progress.landed(self._wave([w for w in wave if self._table(w).status == "snapshot"]))
         for table in pending:
             self._end(table)
         save_bronze(self.lake, self.state)
+
+    def _require_fit(self, pending: list[BronzeTable], expected: int) -> None:
+        largest = max(pending, key=lambda t: len(t.chunks) - len(t.chunks_done), default=None)
+        work = next(self._works([largest] if largest else []), None)
+        parallel = max(1, self.spark.sparkContext.defaultParallelism)
+        require_fit(predict(self.connection, expected, work, parallel))
 
     def _begin(self, table: BronzeTable, start: Checkpoint) -> None:
         schema = describe(self.connection, self.config, table.name)
@@ -103,7 +119,8 @@ class Snapshotter:
         location = self.lake.table("bronze", name)
         return Target(f"bronze/{name.folder}", physical_names(self.spark, location))
 
-    def _wave(self, wave: list[ChunkWork]) -> None:
+    def _wave(self, wave: list[ChunkWork]) -> int:
+        """Read and land them. The rows that landed."""
         answers = run_tasks(self.spark, read_part, wave)
         landed: list[Manifest] = []
         chunks: dict[str, list[int]] = {}
@@ -123,6 +140,7 @@ class Snapshotter:
             land(self.spark, self.lake, self.state, landed, chunks=chunks, start=start)
         if failed is not None:
             raise failed
+        return sum(sum(manifest.rows.values()) for manifest in landed)
 
     def _end(self, table: BronzeTable) -> None:
         if table.status == "snapshot":

@@ -99,9 +99,11 @@ def filter_condition(conn: pymysql.Connection, config: Config, name: TableName) 
     tree = config.table(name).filter
     if tree is None:
         return ""
-    rows_of_it = _columns(conn, _tables(conn, config, only=name)).get(name, [])
-    _require_filter(conn, config, name, rows_of_it)
-    return condition(tree, _filterable(config, name, rows_of_it))
+    found = _columns(conn, _tables(conn, config, only=name)).get(name, [])
+    if not found:  # it is gone, as whoever reads it will find out; should it come back by then, nothing is let in
+        return "(1 = 0)"
+    _require_filter(conn, config, name, found)
+    return condition(tree, _filterable(config, name, found))
 
 
 def _require_filter(conn: pymysql.Connection, config: Config, name: TableName, found: list[tuple[Any, ...]]) -> None:

@@ -14,6 +14,7 @@ import pymysql
 
 from bronze.source.findings import Finding, error, warning
 from bronze.source.prepared_preflight import check_prepared
+from bronze.source.retention import kept_by
 from bronze.source.server import Flavour, flavour_and_version, rows
 from bronze.source.tables_preflight import check_tables
 from lakeward.config import Config
@@ -115,9 +116,7 @@ def _retention(flavour: Flavour, settings: Settings) -> list[Finding]:
                 "CALL mysql.rds_set_configuration('binlog retention hours', 168);",
             )
         ]
-    seconds = int(settings.get("binlog_expire_logs_seconds") or 0)
-    if not seconds:
-        seconds = int(float(settings.get("expire_logs_days") or 0) * DAY_S)
+    seconds = kept_by(settings)
     if not seconds or seconds >= 7 * DAY_S:
         return []
     hours = seconds / 3600

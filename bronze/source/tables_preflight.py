@@ -10,6 +10,7 @@ import pymysql
 from bronze.snapshot.select import select, source_table
 from bronze.source.catalog import SourceTable, survey
 from bronze.source.findings import Finding, error, warning
+from bronze.source.retention import kept_s
 from bronze.source.server import Flavour, rows
 from lakeward.config import Config
 from lakeward.errors import TerminalError
@@ -134,14 +135,12 @@ def _cascades(conn: pymysql.Connection, tables: list[SourceTable]) -> list[Findi
 
 
 def _duration(conn: pymysql.Connection, tables: list[SourceTable]) -> list[Finding]:
-    settings = {str(k).lower(): str(v) for k, v in rows(conn, "SHOW GLOBAL VARIABLES LIKE '%expire_logs%'")}
-    kept_s = int(settings.get("binlog_expire_logs_seconds") or 0)
-    kept_s = kept_s or int(float(settings.get("expire_logs_days") or 0) * 86_400)
+    kept = kept_s(conn)
     needed_s = sum(t.estimated_rows for t in tables) / _ROWS_PER_S
-    if kept_s and needed_s > kept_s / 2:
+    if kept and needed_s > kept / 2:
         return [
             warning(
-                f"the snapshot may take {needed_s / 3600:.1f} h and the binlog is kept for {kept_s / 3600:.1f} h: it "
+                f"the snapshot may take {needed_s / 3600:.1f} h and the binlog is kept for {kept / 3600:.1f} h: it "
                 "can be purged before the stream gets to it",
                 f"SET GLOBAL binlog_expire_logs_seconds = {int(needed_s * 4)};",
             )

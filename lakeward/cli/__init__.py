@@ -76,6 +76,9 @@ def parser() -> argparse.ArgumentParser:
         reading.add_argument(
             "--accept-gap", action="store_true", help="go on where the source lacks transactions; status names them"
         )
+        reading.add_argument(
+            "--snapshot-anyway", action="store_true", help="begin a snapshot that may outlast the source's binlog"
+        )
     shown = command("status", "status.status", "say where each table stands")
     shown.add_argument("--json", action="store_true")
     verified = command("verify", "proof.verify", "prove that silver equals the source, or say where it does not")

@@ -6,6 +6,7 @@ import argparse
 import fnmatch
 import sys
 import time
+from typing import Any
 
 import bronze.resnapshot
 import bronze.run
@@ -20,10 +21,10 @@ from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
 
 
-def bronze_stage(app: App, *, accept_gap: bool = False, begin_at: Begin | None = None) -> bool:
-    """Catch bronze up; whether anything is new."""
+def bronze_stage(app: App, **options: Any) -> bool:
+    """Catch bronze up, with `options` of `bronze.run.run`; whether anything is new."""
     config, password = app.source
-    report = bronze.run.run(app.spark, app.lake, config, password, accept_gap=accept_gap, begin_at=begin_at)
+    report = bronze.run.run(app.spark, app.lake, config, password, **options)
     events = sum(report.events.values())
     where = report.checkpoint.at if report.checkpoint else "no position yet"
     print(f"bronze  {events:>9,} events in {len(report.events)} tables, at {where}  ({report.seconds:.1f} s)")
@@ -96,7 +97,8 @@ def bronze_command(app: App, options: argparse.Namespace) -> int:
             if not bronze.run.begun(app.lake):  # the first snapshot, so that the burst comes through the stream
                 bronze_stage(app)
             burst_if_embedded(app)
-        bronze_stage(app, accept_gap=options.accept_gap, begin_at=begin_at)
+        anyway = options.snapshot_anyway
+        bronze_stage(app, accept_gap=options.accept_gap, begin_at=begin_at, snapshot_anyway=anyway)
     return 0
 
 
@@ -117,7 +119,7 @@ def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
         accept_gap = options.accept_gap
         while True:
-            bronze_stage(app, accept_gap=accept_gap)
+            bronze_stage(app, accept_gap=accept_gap, snapshot_anyway=options.snapshot_anyway)
             accept_gap = False  # what is missing now was accepted, not what will be
             silver_stage(app)
             gold_stage(app)
