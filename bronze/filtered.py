@@ -22,6 +22,7 @@ from bronze.binlog.items import RowsEvent
 from bronze.conform import Conformed
 from bronze.decode.rows import DecodedRows
 from bronze.rowfilter import Capture, misfit, spelled
+from lakeward.errors import FailClosedError
 from lakeward.rowfilter import Filter, columns
 from lakeward.schema import Column, TableSchema
 
@@ -47,6 +48,20 @@ def untold(
         after = {*presence.after, *(before if flavour == "mysql" else ())} - set(rows.lost.get(n, ()))
         lacking.append((event.op != "c" and not places <= before) or (event.op != "d" and not places <= after))
     return np.repeat(lacking, rows.counts)
+
+
+def require_told(tree: Filter, event: RowsEvent, fit: Conformed, schema: TableSchema) -> None:
+    """Raises FailClosedError for an event of which it cannot be told on which side of the filter its rows are; for
+    those before what bronze holds, since no table is read again for them."""
+    why = misfit(tree, _columns(tree, fit, schema))
+    if why is None and event.presence is None:
+        return
+    raise FailClosedError(
+        f"{schema.name} is filtered (where), and it is not known which of its rows of then are to be left out: "
+        + (why or "a session wrote them with another binlog_row_image"),
+        hint="begin --from after that",
+        at=f"{event.file}:{event.pos}",
+    )
 
 
 def within(

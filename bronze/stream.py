@@ -24,7 +24,7 @@ from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transacti
 from bronze.binlog.wire import Dump
 from bronze.conform import Conformed, conform, require_shape
 from bronze.decode.rows import DecodedRows, decode_rows
-from bronze.filtered import Flags, untold, within
+from bronze.filtered import Flags, require_told, untold, within
 from bronze.masking import masked
 from bronze.presence import unknown
 from bronze.rowfilter import Capture
@@ -163,7 +163,10 @@ class _Range:
         if not followed.takes(Position(self.work.start.epoch, event.file, event.pos)):
             return
         if self.work.past:
-            require_shape(self._fit(event.table_map), event.table_map.name, f"{event.file}:{event.pos}")
+            fit = self._fit(event.table_map)
+            require_shape(fit, event.table_map.name, f"{event.file}:{event.pos}")
+            if followed.where is not None and not followed.counts:
+                require_told(followed.where, event, fit, followed.schema)
         if self.work.past == "check":
             return
         self.pending.append(event)
@@ -340,19 +343,10 @@ class _Range:
         envelopes = stream_envelopes(before, after, ops, rows.counts, stamps, self.origin, *names)
         if (where := self.work.tables[str(name)].where) is not None:
             envelopes, why = within(where, envelopes, fit, rows, schema, self.capture, doubtful)
-            if why is not None:
-                self._unfiltered(str(name), why, last)
+            if why is not None and self.work.tables[str(name)].counts:
+                self.manifest.altered.setdefault(str(name), f"{why}, before {last[0]}:{last[1]}")
         self.writer.write(str(name), envelopes)
         self._reached(str(name), *last)
-
-    def _unfiltered(self, name: str, why: str, last: Spot) -> None:
-        if not self.work.tables[name].counts:
-            raise FailClosedError(
-                f"{name}: {why}",
-                hint="begin --from after that, or leave its `where` out",
-                until=f"{last[0]}:{last[1]}",
-            )
-        self.manifest.altered.setdefault(name, why)
 
     def _fit(self, table_map: TableMap) -> Conformed:
         name = str(table_map.name)

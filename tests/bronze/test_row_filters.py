@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -13,15 +14,19 @@ from servers.folded import folded
 from servers.running import Database
 from servers.sparkless import Sparkless
 
+from bronze.binlog.columns import WireColumn
+from bronze.binlog.items import Presence, RowsEvent
+from bronze.conform import Conformed
+from bronze.filtered import require_told
 from bronze.rowfilter import Capture, condition
 from bronze.snapshot.read import read_exact
 from bronze.source.catalog import describe
 from bronze.source.connection import connect, settings
 from lakeward.config import parse
-from lakeward.errors import ConfigError
+from lakeward.errors import ConfigError, FailClosedError
 from lakeward.names import TableName
 from lakeward.rowfilter import parse_filter
-from lakeward.schema import Column
+from lakeward.schema import Column, TableSchema
 
 REFUSED = [
     ("region = EU", "quotes"),
@@ -254,3 +259,15 @@ def test_text_is_asked_of_the_source_once_a_value(
         capture.close()
     assert first.tolist() == again.tolist() == [v.startswith("7") for v in values.to_pylist()]
     assert len(asked) == 3
+
+
+def test_earlier_events_that_cannot_be_filtered_are_refused_before_any_is_added() -> None:
+    column = Column("region", "varchar", charset="utf8mb4", collation="utf8mb4_bin")
+    schema = TableSchema(TableName("shop", "t"), (column,), ("region",), "primary")
+    fit = Conformed((WireColumn(15, 80, 46, column),), (0,), ())
+    tree = parse_filter("region = 'EU'", "where")
+    whole, partial = (cast(RowsEvent, SimpleNamespace(presence=p, file=3, pos=4)) for p in (None, Presence((), (0,))))
+    require_told(tree, whole, fit, schema)
+    for event, fitted in ((partial, fit), (whole, Conformed((), (), ()))):
+        with pytest.raises(FailClosedError, match="filtered"):
+            require_told(tree, event, fitted, schema)
