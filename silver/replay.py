@@ -18,7 +18,7 @@ from lakeward.errors import TerminalError
 from lakeward.lake import Lake
 from lakeward.schema import TableSchema
 from lakeward.state import load_bronze, load_silver, save_silver
-from silver import delta, outbox
+from silver import delta
 from silver.current import counted, keyed
 from silver.events import truncations
 from silver.fill import whole_events
@@ -70,9 +70,6 @@ def recompute(
     )
     truncation = truncations({plan.name: passed}).get(plan.name) if settings.truncate == "apply" else None
     number = time.time_ns()
-    if settings.outbox is not None:
-        app = f"{outbox.APP_ID}-replay"
-        outbox.write_events(session, lake, settings.outbox, passed, schema, run=number, app=app, again=True)
     frames = []
     if schema.keys:
         rows = keyed(passed, plan, truncation, soft=soft, only=keys)

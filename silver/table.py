@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeward.config import Outbox, TableConfig
+from lakeward.config import TableConfig
 from lakeward.delta import snapshot, version
 from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
 from lakeward.names import sql_literal
 from lakeward.state import SilverTable
-from silver import delta, outbox
+from silver import delta
 from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
@@ -42,23 +42,6 @@ def refuse(plan: TablePlan, config: TableConfig) -> None:
             f"{plan.name} has no key, so its rows have no history",
             hint=f'take history = "scd2" out of [tables."{plan.name}"], or name its keys there',
         )
-    if config.outbox is not None:
-        _refuse_outbox(plan, config, config.outbox)
-
-
-def _refuse_outbox(plan: TablePlan, config: TableConfig, columns: Outbox) -> None:
-    if config.history == "scd2":  # an event of the type `history` would have the history's name
-        raise ConfigError(
-            f"{plan.name} is an outbox, whose events are its history",
-            hint=f'take history out of [tables."{plan.name}"]',
-        )
-    clear = {c.name for c in plan.schema.columns if not c.masked}
-    for name in (columns.id, columns.type, columns.payload):
-        if name not in clear:
-            raise ConfigError(
-                f"{plan.name} is an outbox, and its column {name!r} is masked or left out",
-                hint=f'take it out of mask and exclude_columns of [tables."{plan.name}"]',
-            )
 
 
 def write_table(
@@ -73,8 +56,6 @@ def write_table(
     """Bring the history table, where there is one, and then the current-state table to the run's cut."""
     if config.history == "scd2":
         _write_history(session, lake, config, run, plan, batch, known)
-    if config.outbox is not None:
-        outbox.write_events(session, lake, config.outbox, batch.passed, plan.schema, run=run.run)
     location, soft = lake.table("silver", plan.schema.name), config.deletes == "soft"
     written = Written(0, 0, 0)
     rows = None
