@@ -73,7 +73,8 @@ def _decode(server: EmbeddedServer, options: argparse.Namespace) -> None:
         for peer in PEERS:
             ratio, target = found.ratio(peer), TARGETS.get((peer, found.workload.key))
             cells.append(_against(ratio, target, found.rates[peer]) if ratio else "cannot read it")
-        rates = f"{found.rates['lakeward-file']:,.0f} file, {found.rates['lakeward-dump']:,.0f} dump"
+        places = {"file": "lakeward-file", "dump": "lakeward-dump", "dump with TLS": "lakeward-tls"}
+        rates = ", ".join(f"{found.rates[reader]:,.0f} {place}" for place, reader in places.items())
         _row(f"({found.workload.key}) {found.workload.title}", f"{found.changes:,}", rates, *cells)
 
 
@@ -108,8 +109,8 @@ def _files(server: EmbeddedServer, workload: Workload, changes: int, one: float,
 
 def _memory(server: EmbeddedServer, options: argparse.Namespace) -> None:
     print("\n## C. Ten times the backlog: peak memory of driver, JVM and workers together\n")
-    _row("changes", "peak", "seconds", "changes a second")
-    _row(*["---"] * 4)
+    _row("changes", "peak", "driver's own", "JVM's", "workers'", "seconds", "changes a second")
+    _row(*["---"] * 7)
     workload = WORKLOADS["a"]
     prepare(server, [workload])
     first = 0
@@ -120,7 +121,8 @@ def _memory(server: EmbeddedServer, options: argparse.Namespace) -> None:
         first += 2 * changes
         found = _landed(server, lake, workload, written, 1, warm=False)
         seconds = min(found.seconds)
-        _row(f"{written:,}", f"{found.peak / (1 << 20):,.0f} MiB", f"{seconds:.1f}", f"{written / seconds:,.0f}")
+        peaks = (f"{size / (1 << 20):,.0f} MiB" for size in (found.peak, *found.kinds.values()))
+        _row(f"{written:,}", *peaks, f"{seconds:.1f}", f"{written / seconds:,.0f}")
 
 
 def _idle(server: EmbeddedServer, options: argparse.Namespace) -> None:

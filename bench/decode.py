@@ -11,7 +11,7 @@ from servers.mysql_binaries import mysqlbinlog
 from bench.readers import ask, program
 from bench.workloads import Workload, new_file, prepare, write
 from bronze.source.connection import settings
-from lakeward.config import Source
+from lakeward.config import Source, Tls
 from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator, replicator_url
 from lakeward.embedded.server import EmbeddedServer
 from lakeward.position import binlog_number
@@ -29,7 +29,7 @@ class Decoded:
     rates: dict[str, float]
 
     def ratio(self, peer: str) -> float:
-        """Lakeward's rate over a peer's, both from the same place: the server, or the file."""
+        """Lakeward's rate over a peer's, both from the same place: the server (without TLS), or the file."""
         mine = "lakeward-dump" if peer == "mysql-replication" else "lakeward-file"
         return self.rates[mine] / self.rates[peer] if self.rates[peer] else 0.0
 
@@ -53,10 +53,11 @@ def measure(
 def _read(
     server: EmbeddedServer, workload: Workload, logs: list[str], changes: int, sample: int, rounds: int
 ) -> Decoded:
-    reached = settings(Source(url=replicator_url(server)), ensure_replicator(server, [EVERY_SCHEMA]))
+    url, password = replicator_url(server), ensure_replicator(server, [EVERY_SCHEMA])
+    secret, plain = (dict(settings(Source(url=url, tls=tls), password)) for tls in (Tls("required"), Tls("disabled")))
     data = Path(server.folder) / "data"
     places = [{"path": str(data / log), "file": log, "number": binlog_number(log)} for log in logs]
-    request = {**places[1], "settings": dict(reached), "changes": changes, "repeat": 3,
+    request = {**places[1], "settings": plain, "changes": changes, "repeat": 3,
                "warm": {**places[0], "changes": WARM_CHANGES}}  # fmt: skip
     rates: dict[str, float] = {}
 
@@ -65,10 +66,14 @@ def _read(
 
     binary = str(mysqlbinlog())
     for _ in range(rounds):
-        for reader in ("lakeward-file", "lakeward-dump"):
-            seen, seconds = ask(reader, request, CORE)
+        for name, reader, more in (
+            ("lakeward-file", "lakeward-file", {}),
+            ("lakeward-dump", "lakeward-dump", {}),
+            ("lakeward-tls", "lakeward-dump", {"settings": secret}),
+        ):
+            seen, seconds = ask(reader, {**request, **more}, CORE)
             # A dump goes on into the log's later files, which hold nothing of the table.
-            note(reader, seen / seconds if seen == changes else 0.0)
+            note(name, seen / seconds if seen == changes else 0.0)
         if workload.compressed:
             rates["mysql-replication"] = 0.0  # it has no handler for the event: it would wait for ever
         else:

@@ -27,12 +27,14 @@ _PASSWORD = "LAKEWARD_BENCH_PASSWORD"
 
 @dataclass(frozen=True)
 class Landed:
-    """The events of a round, the seconds of each, the process's seconds and its peak of memory in bytes."""
+    """The events of a round, the seconds of each, the process's seconds and its peak of memory in bytes, of all
+    processes together and of each kind (see `bench.machine.Peak`)."""
 
     events: int
     seconds: list[float]
     process: float
     peak: int
+    kinds: dict[str, int]
 
     @property
     def rate(self) -> float:
@@ -77,7 +79,8 @@ def main() -> None:
             seconds.append(time.perf_counter() - began)
             if request["rounds"]:
                 shutil.rmtree(lake)
-    print(json.dumps({"events": events, "seconds": seconds[request["warm"] :], "peak": peak.bytes}))
+    found = {"events": events, "seconds": seconds[request["warm"] :], "peak": peak.bytes, "kinds": peak.kinds}
+    print(json.dumps(found))
 
 
 def _run(spark: Any, root: str, request: Mapping[str, Any]) -> int:

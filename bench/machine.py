@@ -22,7 +22,8 @@ def shape() -> str:
 
 
 class Peak:
-    """While it is entered: the largest sum of the resident memory of this process and all below it, in bytes.
+    """While it is entered: the largest sum of the resident memory of this process and all below it, in bytes, and
+    the largest of each kind, which need not be at the same time: this process ("driver"), "JVM", "workers".
 
     A page that several processes share counts once for each (a forked worker begins as a copy of its parent), so the
     sum is an upper bound.
@@ -30,6 +31,7 @@ class Peak:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.kinds = {"driver": 0, "JVM": 0, "workers": 0}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -43,7 +45,11 @@ class Peak:
 
     def _sample(self) -> None:
         while not self._over.is_set():
-            self.bytes = max(self.bytes, sum(map(_resident, tree(os.getpid()))))
+            now = dict.fromkeys(self.kinds, 0)
+            for pid in tree(os.getpid()):
+                now["driver" if pid == os.getpid() else "JVM" if _is_java(pid) else "workers"] += _resident(pid)
+            self.bytes = max(self.bytes, sum(now.values()))
+            self.kinds = {kind: max(size, now[kind]) for kind, size in self.kinds.items()}
             self._over.wait(_POLL_S)
 
 
@@ -65,6 +71,25 @@ def tree(root: int) -> list[int]:
         found.append(pid)
         ahead += children.get(pid, [])
     return found
+
+
+def processor_seconds(root: int) -> float:
+    """User and system time of `root` and the processes below it, those that have ended and been waited for included."""
+    ticks = 0
+    for pid in tree(root):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(int(x) for x in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
 
 
 def _resident(pid: int) -> int:

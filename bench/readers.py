@@ -3,7 +3,8 @@
 A reader answers with one JSON document: the row changes it saw, and the seconds of its best repetition. Seconds are of
 its own processor time, user and system: what one core takes where it has the core for itself, and nearly the same
 where it has not. What a process does once (imports, compiled code from the cache) is left out of Lakeward's and
-mysql-replication's.
+mysql-replication's. Both read from the server through the same kind of connection: as it is by default with
+mysql-replication, without TLS.
 """
 
 from __future__ import annotations

@@ -14,16 +14,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bronze import schema_changes
-from bronze.commit import DataFile, add_columns, commit, image_fields
+from bronze.commit import DataFile, add_columns, commit, image_fields, reshape_images
 from bronze.work import Manifest
 from lakeward import crash
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint, Position
-from lakeward.schema import Column
-from lakeward.state import BronzeState, save_bronze
+from lakeward.schema import Column, TableSchema
+from lakeward.state import BronzeState, BronzeTable, save_bronze
 
 COMMIT_THREADS = 4
-_MARKS = ("partial", "truncated")  # what a table's state remembers the last batch of
+_MARKS = ("partial", "truncated", "repaired")  # what a table's state remembers the last batch of
 
 
 def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequence[Manifest], **more: Any) -> None:
@@ -40,7 +40,8 @@ def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequenc
         **more,
     }
     for manifest in manifests:
-        for name in {*manifest.files, *manifest.added, *manifest.altered, *manifest.dropped}:
+        touched = (manifest.files, manifest.added, manifest.altered, manifest.dropped)
+        for name in {n for tables_ in (*touched, manifest.reshaped, manifest.announced) for n in tables_}:
             entry = tables.setdefault(name, {"files": [], "rows": 0, "last": None, "added": []})
             entry["files"] += manifest.files.get(name, [])
             entry["rows"] += manifest.rows.get(name, 0)
@@ -48,6 +49,9 @@ def land(spark: SparkSession, lake: Lake, state: BronzeState, manifests: Sequenc
             known = {c["name"] for c in entry["added"]}
             entry["added"] += [c for c in manifest.added.get(name, []) if c["name"] not in known]
             entry |= {mark: True for mark in _MARKS if name in getattr(manifest, mark)}
+            entry.setdefault("announced", []).extend(manifest.announced.get(name, []))
+            if name in manifest.reshaped:
+                entry["reshaped"] = manifest.reshaped[name]
             if name in manifest.altered:
                 entry.setdefault("unfinished", manifest.altered[name])
             for change, other in (("altered", "dropped"), ("dropped", "altered")):
@@ -77,6 +81,8 @@ def finish(spark: SparkSession, lake: Lake, state: BronzeState) -> None:
             add_columns(spark, location, [c for c in columns if c.name.lower() not in present])
         if entry["files"]:
             commit(spark, location, [DataFile(**f) for f in entry["files"]], batch=batch)
+        if reshaped := entry.get("reshaped"):  # after the files, whose columns are called as they were
+            reshape_images(spark, location, TableSchema.from_json(reshaped["schema"]), reshaped["renamed"])
         crash.point("bronze.between_commits")
 
     with ThreadPoolExecutor(COMMIT_THREADS) as pool:
@@ -91,17 +97,33 @@ def finish(spark: SparkSession, lake: Lake, state: BronzeState) -> None:
     crash.point("bronze.after_state")
 
 
+def _note_shape(table: BronzeTable, entry: dict[str, Any]) -> None:
+    known = {c.name for c in table.schema.columns}
+    added = tuple(c for c in map(Column.from_json, entry["added"]) if c.name not in known)
+    table.schema = replace(table.schema, columns=(*table.schema.columns, *added))
+    if reshaped := entry.get("reshaped"):
+        after = TableSchema.from_json(reshaped["schema"])
+        gone = {*reshaped["left"], *(c.name for c in after.columns)}
+        # What another range of the batch took up is not in this one's schema.
+        taken_up = tuple(c for c in table.schema.columns if c.name not in gone)
+        table.schema = replace(after, columns=(*after.columns, *taken_up))
+        table.renamed += reshaped["renamed"]
+        table.left += reshaped["left"]
+    known = {c.name for c in table.schema.columns}
+    table.added = [n for n in (*table.added, *entry.get("announced", ())) if n not in known]
+
+
 def _note(state: BronzeState, intent: dict[str, Any]) -> None:
     state.zero_dates += intent["zero_dates"]
     state.replaced += intent.get("replaced", 0)
     for name, entry in intent["tables"].items():
         table = state.tables[name]
-        if entry["added"]:
-            known = {c.name for c in table.schema.columns}
-            added = tuple(c for c in map(Column.from_json, entry["added"]) if c.name not in known)
-            table.schema = replace(table.schema, columns=(*table.schema.columns, *added))
-        if (entry["files"] and "earlier" not in intent) or entry["added"]:  # silver has no use for what is earlier
+        _note_shape(table, entry)
+        shaped = entry["added"] or "reshaped" in entry
+        if (entry["files"] and "earlier" not in intent) or shaped:  # silver has no use for what is earlier
             table.batch = intent["batch"]
+        if "reshaped" in entry:
+            table.reshaped = intent["batch"]
         table.rows += entry["rows"]
         for mark in _MARKS:
             if entry.get(mark):
@@ -123,7 +145,10 @@ def _note(state: BronzeState, intent: dict[str, Any]) -> None:
     if "earlier" in intent and state.earlier is not None:
         state.earlier["at"] = intent["earlier"]
     if "end" in intent:
-        state.checkpoint = Checkpoint.from_json(intent["end"])
+        end = Checkpoint.from_json(intent["end"])
+        if state.checkpoint is not None and end.at.place == state.checkpoint.at.place:
+            end = end._replace(at=max(end.at, state.checkpoint.at))  # what a repair added there stays before it
+        state.checkpoint = end
         for table in state.tables.values():
             if table.status == "snapshot" and table.high is not None and state.checkpoint.at >= table.high:
                 table.status, table.reason = "streaming", None

@@ -64,7 +64,7 @@ def ensure_table(spark: SparkSession, location: str, schema: TableSchema) -> Lit
     present = image_fields(spark, location)
     wanted = {c.name: c for c in schema.columns}
     lower = {name.lower(): name for name in present}
-    if any(n.lower() in lower and present[lower[n.lower()]] != _simple(c) for n, c in wanted.items()):
+    if any(n.lower() in lower and present[lower[n.lower()]] != delta.simple_type(c.spark) for n, c in wanted.items()):
         table = f"delta.{spark_identifier(location)}"
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
         _make(delta.replace, spark, location, schema)
@@ -82,6 +82,22 @@ def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -
         f"{image}.{spark_identifier(c.name)} {c.spark}" for c in columns for image in ("before", "after")
     )
     spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} ADD COLUMNS ({fields})")
+
+
+def reshape_images(spark: SparkSession, location: str, schema: TableSchema, renamed: Sequence[Sequence[str]]) -> None:
+    """Give `before` and `after` the names and types of `schema`; what was done already is not done again.
+
+    Files stay as they are. A column that `schema` lacks stays too: earlier events have it.
+    """
+    for image in ("before", "after"):
+        for old, new in renamed:
+            present = image_fields(spark, location, image)
+            if old in present and new not in present:
+                delta.rename_column(spark, location, (image, old), new)
+        present = image_fields(spark, location, image)
+        for column in schema.columns:
+            if present.get(column.name, delta.simple_type(column.spark)) != delta.simple_type(column.spark):
+                delta.widen_column(spark, location, (image, column.name), column.spark)
 
 
 def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, batch: int) -> bool:
@@ -135,11 +151,11 @@ def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
     return kernel.statistics.DataFileStatistics(stats["rows"], low, high, nulls, jvm.java.util.Optional.empty())
 
 
-def image_fields(spark: SparkSession, location: str) -> dict[str, str]:
-    """The columns of `after` in the table, name → Spark's simple type."""
+def image_fields(spark: SparkSession, location: str, image: str = "after") -> dict[str, str]:
+    """The columns of an image in the table, name → Spark's simple type."""
     schema = StructType.fromJson(json.loads(delta.snapshot(spark, location).metadata().schemaString()))
-    after: Any = schema["after"].dataType
-    return {f.name: f.dataType.simpleString() for f in after.fields}
+    found: Any = schema[image].dataType
+    return {f.name: f.dataType.simpleString() for f in found.fields}
 
 
 def physical_names(spark: SparkSession, location: str) -> Names | None:
@@ -165,15 +181,13 @@ def _physical(struct: Mapping[str, Any]) -> Names:
 
 
 def _make(make: Callable[..., None], spark: SparkSession, location: str, schema: TableSchema) -> None:
-    mapping = delta.MAPPED if delta.awkward(c.name for c in schema.columns) else {}
+    # What is mapped stays so, also where an empty table takes its place: Delta does not go back.
+    awkward = delta.awkward(c.name for c in schema.columns)
+    there = delta.exists(spark, location) and delta.mapped(delta.snapshot(spark, location).metadata())
+    mapping = delta.MAPPED if awkward or there else {}
     try:
         make(spark, location, delta.struct(envelope_ddl(schema)), PROPERTIES | mapping)
     except Exception as error:
         if full := disk_full(error):
             raise full from error
         raise
-
-
-def _simple(column: Column) -> str:
-    parsed: Any = StructType.fromDDL(f"c {column.spark}")
-    return str(parsed["c"].dataType.simpleString())

@@ -243,9 +243,11 @@ class Ingest:
                     table.schema,
                     table.start,
                     Target(f"bronze/{table.name.folder}", names),
-                    options.exclude_columns,
+                    tuple({*options.exclude_columns, *table.excluded}),  # also before one got another name
                     options.filter,
                     options.truncate == "apply",
+                    reshapes=chosen is None and table.status == "streaming",
+                    left=tuple(table.left),
                 )
         return found
 
@@ -261,29 +263,66 @@ class Ingest:
 
     def _compare(self, found: list[TableSchema]) -> None:
         """A table whose definition is not what bronze has, though no statement of the stream said so, is read again:
-        its settings were changed, or a table map could not tell its type."""
+        its settings were changed, or a table map could not tell its type. Columns that a statement added, and of which
+        there is no event yet, are taken from the catalog."""
+        suspects = [s for s in found if self._differs(s)]
+        if not suspects:
+            return
+        # The catalog may be ahead of the stream. It is not where nothing was altered around the time it is read.
+        self._stream(position_now(self.connection, self.state.epoch).at)
+        before = {str(s.name): self._shape_of(s) for s in suspects}
+        found = discover(self.connection, self.config)
+        self._stream(position_now(self.connection, self.state.epoch).at)
         for schema in found:
-            table = self.state.tables[str(schema.name)]
-            if table.status != "streaming":
+            name = str(schema.name)
+            if name not in before or not self._differs(schema):
                 continue
-            shape = [(c.name, c.arrow, c.masked, c.kind in ("uuid", "inet4", "inet6")) for c in schema.columns]
-            known = [(c.name, c.arrow, c.masked, c.kind in ("uuid", "inet4", "inet6")) for c in table.schema.columns]
-            if sorted(shape, key=str) != sorted(known, key=str) or set(schema.keys) != set(table.schema.keys):
+            if self._shape_of(schema) != before[name]:
+                self.look_again = True
+            elif not self._take_up(schema):
+                table = self.state.tables[name]
                 table.status, table.reason = "waiting for snapshot", "its definition is not what it was"
                 table.unfinished = table.reason
-            else:
-                table.schema = schema
+
+    def _shape_of(self, schema: TableSchema) -> tuple[Any, ...]:
+        table = self.state.tables[str(schema.name)]
+        return table.schema, table.status, table.generation, list(table.added)
+
+    def _differs(self, schema: TableSchema) -> bool:
+        table = self.state.tables.get(str(schema.name))
+        if table is None or table.status != "streaming":
+            return False
+        return set(_shape(schema)) != set(_shape(table.schema)) or set(schema.keys) != set(table.schema.keys)
+
+    def _take_up(self, schema: TableSchema) -> bool:
+        """Whether added columns are all that the catalog has and bronze has not; these are added."""
+        name = str(schema.name)
+        table = self.state.tables[name]
+        known = set(_shape(table.schema))
+        new = [c for c, shape in zip(schema.columns, _shape(schema), strict=True) if shape not in known]
+        taken = {c.name.lower() for c in table.schema.columns}
+        if set(schema.keys) != set(table.schema.keys) or not known <= set(_shape(schema)):
+            return False
+        if any(c.name not in table.added or c.name.lower() in taken for c in new):
+            return False
+        land(self.spark(), self.lake, self.state, [Manifest(added={name: [c.to_json() for c in new]})])
+        return True
+
+
+def _shape(schema: TableSchema) -> list[tuple[Any, ...]]:
+    return [(c.name, c.arrow, c.masked, c.kind in ("uuid", "inet4", "inet6")) for c in schema.columns]
 
 
 def _contiguous(ranges: list[Range], manifests: list[Manifest]) -> list[Manifest]:
     """The manifests up to the first that does not end where the next one begins: the others are read again.
 
-    A range goes beyond its file where an XA transaction is prepared in it and ended in a later one.
+    A range goes beyond its file where an XA transaction is prepared in it and ended in a later one. It ends early
+    where a table changes its shape.
     """
     for n, (planned, manifest) in enumerate(zip(ranges, manifests, strict=True)):
         if not manifest.end:
             return manifests[: max(n, 1)]
-        if Position.from_json(manifest.end) != planned.stop:
+        if Position.from_json(manifest.end) != planned.stop or manifest.reshaped:
             return manifests[: n + 1]
     return manifests
 

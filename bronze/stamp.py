@@ -151,6 +151,21 @@ def snapshot_envelopes(
     return _batch(op, before, rows, ts, source, transaction)
 
 
+def repair_envelopes(
+    rows: pa.StructArray, *, gone: bool, at: Position, first_row: int, ts_ms: int, gtid: str, origin: Origin
+) -> pa.RecordBatch:
+    """Envelopes of rows that a repair read inside a transaction at exactly `at`: op r for what the source holds there,
+    d for what it does not (`gone`). They are of the stream, since they stand in its order: an event of the log begins
+    before the place or behind it."""
+    total = len(rows)
+    stamp = EventStamp(
+        at.file, at.pos, first_row, ts_ms, gtid, f"repair:{at.epoch}:{at.file}:{at.pos}", first_row + 1, first_row + 1
+    )
+    nothing = pa.nulls(total, rows.type)
+    before, after, op = (rows, nothing, "d") if gone else (nothing, rows, "r")
+    return stream_envelopes(before, after, [op], np.array([total]), [stamp], origin)
+
+
 def truncate_envelope(image: pa.StructType, stamp: EventStamp, origin: Origin) -> pa.RecordBatch:
     """The one envelope (op t) of a TRUNCATE."""
     nothing = pa.nulls(1, image)

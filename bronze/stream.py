@@ -18,7 +18,7 @@ from bronze.batches import Batches
 from bronze.binlog.blocks import BLOCK_BYTES, Block
 from bronze.binlog.bulk import RowsBatch, read_blocks
 from bronze.binlog.gtid import gtids, union
-from bronze.binlog.statements import Alter, Create, Drop, DropSchema, Effect, Rename, Truncate, Unknown, effects
+from bronze.binlog.statements import Alter, Create, Effect, Truncate, effects
 from bronze.binlog.tablemap import TableMap
 from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transaction
 from bronze.binlog.wire import Dump
@@ -30,6 +30,7 @@ from bronze.presence import unknown
 from bronze.rowfilter import Capture
 from bronze.schema_changes import Done, described
 from bronze.stamp import EventStamp, Origin, stream_envelopes, truncate_envelope
+from bronze.statements import Statements
 from bronze.work import Manifest, Work
 from bronze.writer import EnvelopeWriter
 from lakeward.errors import FailClosedError, LakewardError
@@ -66,6 +67,7 @@ class _Range:
         self.seen = gtids(work.flavour, work.seen) if work.seen else None
         self.judged: tuple[Transaction | None, bool] = (None, False)  # the last transaction asked about
         self.beyond = False  # something was read behind the last boundary
+        self.statements = Statements(work, self.manifest, self.schemas)
 
     def run(self) -> Manifest:
         work = self.work
@@ -83,7 +85,7 @@ class _Range:
             for boundary in self._pump(dump):
                 end = boundary
                 here = Position(work.start.epoch, boundary.file, boundary.pos)
-                if here >= work.stop or self.manifest.bytes >= work.max_bytes:
+                if self.statements.ends or here >= work.stop or self.manifest.bytes >= work.max_bytes:
                     break
             if self.beyond:
                 self.writer.abandon()
@@ -124,6 +126,8 @@ class _Range:
         )
         for item in items:
             self.beyond = not isinstance(item, Boundary)
+            if self.beyond and self.manifest.reshaped:
+                self.statements.forgo_reshaping()
             if isinstance(item, RowsBatch):
                 self._take_batch(item)
             elif not isinstance(item, Boundary) and self._read_before(item.transaction):
@@ -181,66 +185,23 @@ class _Range:
         for effect in effects(statement.sql, statement.schema):
             if isinstance(effect, Create):
                 self.manifest.discover = True
-            for name in self._concerned(effect):
+            for name in self.statements.concerned(effect):
                 if self.work.tables[name].takes(here):
                     self._change(statement, effect, name)
 
     def _change(self, statement: Statement, effect: Effect, name: str) -> None:
-        followed = self.work.tables[name]
-        done, hide = self._apply(effect, name, statement), bool(followed.excluded) or followed.where is not None
-        self.manifest.changes.append(described(statement, effect, self.schemas[name], done, self.origin, hide=hide))
-
-    def _concerned(self, effect: Effect) -> list[str]:
-        """The followed tables that a statement is about. Names compare without case: a server may fold them."""
-        if isinstance(effect, DropSchema):
-            return [n for n, t in self.work.tables.items() if t.schema.name.schema.lower() == effect.schema.lower()]
-        if isinstance(effect, Rename):
-            self.manifest.discover = True
-            named: tuple[TableName, ...] | None = (effect.old, effect.new)
-        elif isinstance(effect, Unknown):
-            named = effect.tables
-        else:
-            named = (effect.table,)
-        folded = None if named is None else {str(t).lower() for t in named}
-        return [n for n in self.work.tables if folded is None or n.lower() in folded]
-
-    def _apply(self, effect: Effect, name: str, statement: Statement) -> Done:
-        where = f"at {statement.file}:{statement.pos}"
         if isinstance(effect, Truncate):
-            if not self.work.tables[name].truncate:
-                return "ignored"
-            self._truncate(name, statement)
-        elif not self.work.tables[name].counts:
-            return "ignored"
-        elif isinstance(effect, (Drop, DropSchema)):
-            self._drop(name, f"dropped at the source {where}")
-            return "stopped"
-        elif isinstance(effect, Rename):
-            if str(effect.old).lower() == name.lower():
-                self._drop(name, f"renamed to {effect.new} {where}")
-                return "stopped"
-            return self._read_again(name, f"{effect.old} was renamed to it {where}")
-        elif isinstance(effect, Create):
-            if name not in self.manifest.dropped:  # with IF NOT EXISTS, and it did
-                return "ignored"
-            return self._read_again(name, f"made anew {where}")
-        elif isinstance(effect, Alter):
-            rekeyed = effect.rekeys and self.work.tables[name].schema.key_kind == "unique"
-            if not effect.harmless or rekeyed:
-                return self._read_again(name, f"altered {where}")
-        elif isinstance(effect, Unknown):
-            return self._read_again(name, f"a statement that could not be read may have altered it {where}")
-        return "followed"
-
-    def _drop(self, name: str, why: str) -> None:
-        self.manifest.dropped[name] = why  # beside what was altered before, which silver may then not have
-        self.manifest.discover = True
-
-    def _read_again(self, name: str, why: str) -> Done:
-        # The last word counts: an online schema change renames the table away and another one to its name.
-        self.manifest.dropped.pop(name, None)
-        self.manifest.altered[name] = why
-        return "read again"
+            done: Done = "ignored"
+            if self.work.tables[name].truncate:
+                self._truncate(name, statement)
+                done = "followed"
+        else:
+            if isinstance(effect, Alter):
+                self._flush()  # which may take up columns that were added before
+            done = self.statements.apply(effect, name, f"at {statement.file}:{statement.pos}")
+        followed = self.work.tables[name]
+        hide = bool(followed.excluded) or followed.where is not None
+        self.manifest.changes.append(described(statement, effect, self.schemas[name], done, self.origin, hide=hide))
 
     def _truncate(self, name: str, statement: Statement) -> None:
         self._flush()

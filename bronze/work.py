@@ -26,6 +26,8 @@ class Followed:
     where: Filter | None = field(default=None, repr=False)
     truncate: bool = True
     stop: Position | None = None
+    reshapes: bool = False  # its schema is exact where the stream stands, so that changes of it can be followed
+    left: tuple[str, ...] = ()  # names that no column may get again before the table is read afresh
     counts: bool = True  # silver reads the events, so what none of them tells has the table read again
 
     def takes(self, here: Position) -> bool:
@@ -64,6 +66,8 @@ class Manifest:
     rows: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, int]] = field(default_factory=dict)
     added: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # columns, as their tables now have them
+    announced: dict[str, list[str]] = field(default_factory=dict)  # columns that a statement added
+    reshaped: dict[str, dict[str, Any]] = field(default_factory=dict)  # `Reshaped.to_json`, after all events
     altered: dict[str, str] = field(default_factory=dict)  # tables to be read again, with the reason
     dropped: dict[str, str] = field(default_factory=dict)  # also where they were altered before
     discover: bool = False  # a table was made or renamed: look at the catalog again
@@ -71,5 +75,6 @@ class Manifest:
     replaced: int = 0  # text values with bytes that are no text
     partial: list[str] = field(default_factory=list)  # tables with events that lack columns
     truncated: list[str] = field(default_factory=list)  # tables with a TRUNCATE
+    repaired: list[str] = field(default_factory=list)  # tables with rows that a repair read
     changes: list[dict[str, Any]] = field(default_factory=list)  # of schemas, see `bronze.schema_changes`
     bytes: int = 0

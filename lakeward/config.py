@@ -106,6 +106,7 @@ class TableConfig:
     history: Literal["scd1", "scd2"] = "scd1"
     deletes: Literal["hard", "soft"] = "hard"
     truncate: Literal["apply", "ignore"] = "apply"
+    dropped_columns: Literal["drop", "keep"] = "drop"  # what silver does with a column that the source drops
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
     tinyint1: Literal["int", "boolean"] = "int"
@@ -138,6 +139,7 @@ class Snowflake:
     password: Secret | None = None
     private_key: Secret | None = None  # PEM of the key pair
     private_key_passphrase: Secret | None = None  # where that PEM is encrypted
+    oauth_token: Secret | None = None  # an access token, in the place of a key pair or a password
     role: str | None = None
     warehouse: str | None = None
     database: str = "LAKEWARD"
@@ -149,14 +151,51 @@ class Snowflake:
     storage_aws_external_id: str | None = None
     azure_tenant_id: str | None = None
     storage_endpoint: str | None = None
+    storage_key_id: Secret | None = None  # of an S3-compatible store
+    storage_secret_key: Secret | None = None
     storage_integration: str = "LAKEWARD_STORAGE"
+    # How Snowflake finds gold's tables: by their metadata files, or through the catalog of [gold]
+    catalog: Literal["object_store", "rest", "glue", "linked"] = "object_store"
+    linked_database: str = "LAKEWARD_LINKED"  # of catalog = "linked": Snowflake fills it from the REST catalog
+    rest_uri: str | None = None
+    rest_catalog_name: str | None = None  # the warehouse, or an AWS account's number
+    rest_auth: Literal["oauth", "bearer", "sigv4"] = "oauth"
+    rest_vended_credentials: bool = False  # the catalog hands out storage credentials; no external volume is used
+    rest_oauth_token_uri: str | None = None
+    rest_oauth_client_id: str | None = None
+    rest_oauth_client_secret: Secret | None = None
+    rest_oauth_scopes: tuple[str, ...] = ("PRINCIPAL_ROLE:ALL",)
+    rest_bearer_token: Secret | None = None
+    aws_catalog_role_arn: str | None = None  # the role that reads Glue, or signs requests to a REST catalog
+    aws_catalog_id: str | None = None  # the AWS account of Glue
+    aws_region: str | None = None
+    delta: tuple[str, ...] = ()  # silver tables that are also shown as they are, by Delta's own log
+    refresh: Literal["manual", "after_gold"] = "manual"
     read_role: str = "LAKEWARD_READER"
+    sink: Literal["manual", "after_silver"] = "manual"
     sink_schema: str | None = None  # default: the source schema's own name
     sink_file_rows: int = 1_000_000  # rows of a Parquet file that the sink uploads
+    sink_batch_rows: int = 5_000_000  # changes after which a MERGE begins; a commit of silver is never cut in two
+    sink_batch_seconds: int = 60  # of `run --continuous`: how long changes wait for others
     names: Literal["upper", "source"] = "upper"  # a to z of a source's names become A to Z, so nobody has to quote them
     host: str | None = None  # for a private endpoint, or a server of one's own in tests
     port: int | None = None
     protocol: Literal["https", "http"] = "https"
+
+    @property
+    def has_login(self) -> bool:
+        """Whether a login is configured; whether it is right, only Snowflake knows."""
+        secrets = (self.private_key, self.oauth_token, self.password)
+        return self.account is not None and any(secret is not None for secret in secrets)
+
+
+@dataclass(frozen=True)
+class Landing:
+    tables: tuple[str, ...] = ()  # schema.table globs whose events are landed as JSON; none where empty
+    prefix: str = "landing"  # a folder below the lake's root
+    max_file_rows: int = 500_000  # a file is closed at the first of these
+    max_file_bytes: int = 128 << 20  # of JSON, before gzip
+    max_file_seconds: int = 60
 
 
 @dataclass(frozen=True)
@@ -167,6 +206,7 @@ class Config:
     quality: Quality = field(default_factory=Quality)
     gold: Gold = field(default_factory=Gold)
     snowflake: Snowflake = field(default_factory=Snowflake)
+    landing: Landing = field(default_factory=Landing)
     folder: Path = Path()  # of the configuration file: relative paths start here
 
     def table(self, name: TableName) -> TableConfig:
@@ -275,8 +315,8 @@ def _value(kind: Any, value: Any, at: str, folder: Path) -> Any:
         return dict(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, kind) or isinstance(value, bool):
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{at} has to be of kind {kind.__name__}, not {value!r}")
-    if isinstance(value, int) and value <= 0:
+    if isinstance(value, int) and kind is not bool and value <= 0:
         raise ConfigError(f"{at} = {value} has to be above zero")
     return value

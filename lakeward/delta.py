@@ -6,7 +6,7 @@ A writer killed while it made a table leaves a log folder without a commit. Ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from delta.tables import DeltaTable
@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from lakeward.names import spark_identifier
 
 MAPPED: Final = {"delta.columnMapping.mode": "name"}
+_WIDENED: Final = "delta.enableTypeWidening"
 _AWKWARD: Final = frozenset(" ,;{}()\n\t=")
 
 
@@ -63,9 +64,42 @@ def mapped(metadata: Any) -> bool:
 
 def map_names(spark: SparkSession, location: str, names: Iterable[str]) -> None:
     """Turn column mapping on where new columns of these names need it."""
-    if awkward(names) and not mapped(snapshot(spark, location).metadata()):
-        mode = ", ".join(f"'{key}' = '{value}'" for key, value in MAPPED.items())
-        spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ({mode})")
+    if awkward(names):
+        _map(spark, location)
+
+
+def _map(spark: SparkSession, location: str) -> None:
+    if not mapped(snapshot(spark, location).metadata()):
+        _set(spark, location, MAPPED)
+
+
+def _set(spark: SparkSession, location: str, properties: Mapping[str, str]) -> None:
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} SET TBLPROPERTIES ({listed})")
+
+
+def rename_column(spark: SparkSession, location: str, path: Sequence[str], new: str) -> None:
+    """Call the column at `path` (names of structs, then its own) otherwise. By column mapping: no file is touched."""
+    _map(spark, location)
+    spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} RENAME COLUMN {_path(path)} TO {spark_identifier(new)}")
+
+
+def drop_columns(spark: SparkSession, location: str, names: Sequence[str]) -> None:
+    """Let go of columns. By column mapping: no file is touched."""
+    _map(spark, location)
+    listed = ", ".join(spark_identifier(name) for name in names)
+    spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} DROP COLUMNS ({listed})")
+
+
+def widen_column(spark: SparkSession, location: str, path: Sequence[str], kind: str) -> None:
+    """Let the column at `path` be of the wider type `kind` (PROTOCOL.md, 'Type Widening'). No file is touched."""
+    if not snapshot(spark, location).metadata().configuration().contains(_WIDENED):
+        _set(spark, location, {_WIDENED: "true"})
+    spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} ALTER COLUMN {_path(path)} TYPE {kind}")
+
+
+def _path(names: Sequence[str]) -> str:
+    return ".".join(spark_identifier(name) for name in names)
 
 
 def struct(ddl: str) -> StructType:
@@ -73,6 +107,11 @@ def struct(ddl: str) -> StructType:
     parsed = StructType.fromDDL(ddl)
     assert isinstance(parsed, StructType)
     return parsed
+
+
+def simple_type(kind: str) -> str:
+    """A Spark type's DDL as Spark prints the type."""
+    return struct(f"c {kind}")["c"].dataType.simpleString()
 
 
 def _build(builder: Any, location: str, columns: StructType, properties: Mapping[str, str]) -> None:

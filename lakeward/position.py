@@ -29,12 +29,18 @@ class Position(NamedTuple):
     def __str__(self) -> str:
         return f"{self.epoch}:{self.file}:{self.pos}" + (f":{self.row}" if self.row else "")
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it is in the source's log. A repair adds rows at a place that the log has none at (see
+        `silver.proof.repair`), so a checkpoint behind them is at the same place and at a later row."""
+        return self[:3]
+
     def to_json(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "file": self.file, "pos": self.pos}
+        return {"epoch": self.epoch, "file": self.file, "pos": self.pos, **({"row": self.row} if self.row else {})}
 
     @classmethod
     def from_json(cls, doc: dict[str, Any]) -> Position:
-        return cls(int(doc["epoch"]), int(doc["file"]), int(doc["pos"]))
+        return cls(int(doc["epoch"]), int(doc["file"]), int(doc["pos"]), int(doc.get("row", 0)))
 
 
 class Checkpoint(NamedTuple):

@@ -90,6 +90,8 @@ class TableSchema:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]  # empty where key_kind is "row"
     key_kind: Literal["primary", "unique", "configured", "row"]
+    charset: str | None = None  # of columns that name none; None where it is not known
+    auto: str | None = None  # the column with AUTO_INCREMENT
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
@@ -117,6 +119,8 @@ class TableSchema:
             "columns": [c.to_json() for c in self.columns],
             "keys": list(self.keys),
             "key_kind": self.key_kind,
+            "charset": self.charset,
+            "auto": self.auto,
         }
 
     @classmethod
@@ -126,6 +130,8 @@ class TableSchema:
             tuple(Column.from_json(c) for c in doc["columns"]),
             tuple(doc["keys"]),
             doc["key_kind"],
+            doc.get("charset"),
+            doc.get("auto"),
         )
 
 

@@ -42,8 +42,14 @@ class BronzeTable:
     since: Position | None = None  # bronze holds no event of the stream before it; None where that is not known
     partial: int = 0  # the last batch with an event that lacks columns
     truncated: int = 0  # the last batch with a TRUNCATE
+    repaired: int = 0  # the last batch with rows that a repair read
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
     filter: str | None = None  # digest of the row filter that this generation was read by; None where it has none
+    reshaped: int = 0  # the last batch with a change of its columns that was followed
+    renamed: list[list[str]] = field(default_factory=list)  # columns of this generation, in turn: [old, new]
+    left: list[str] = field(default_factory=list)  # names that bronze's images still have, or had, for other columns
+    excluded: list[str] = field(default_factory=list)  # what was left out when it was last read afresh
+    added: list[str] = field(default_factory=list)  # columns that a statement added and no event has shown yet
     unfinished: str | None = None  # why this generation's last events do not tell its rows: silver may not have them
 
     @property

@@ -1,12 +1,13 @@
 """A checksum of rows that is the same wherever it is computed: over Arrow, column by column, from the stored bits.
 
-Each row gets a 64-bit hash of all its columns, NULLs and lengths included; a table's checksum is the number of rows and
+Each row gets a 64-bit hash of all its columns, NULLs and lengths included; a chunk's checksum is the number of rows and
 the sum of their hashes, so it does not depend on their order and two equal rows do not cancel out (as they would under
-XOR). The sum is kept in 128 bits.
+XOR). The sum is exact: its halves of 32 bits are summed apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,19 +62,42 @@ def _bytes(rows: Any, offsets: Any, data: Any, valid: Any) -> None:
         rows[i] = h
 
 
-def row_hashes(rows: pa.StructArray) -> np.ndarray:
-    """uint64 per row, over the struct's fields in order."""
+def row_hashes(rows: pa.StructArray, chosen: Sequence[int] | None = None) -> np.ndarray:
+    """uint64 per row, over the struct's fields in order, or over those with the numbers `chosen`."""
     hashes = np.full(len(rows), _SEED, dtype=np.uint64)
-    for column in rows.flatten():
-        _column(hashes, column)
+    columns = rows.flatten()
+    for i in range(len(columns)) if chosen is None else chosen:
+        _column(hashes, columns[i])
     return hashes
 
 
-def total(hashes: np.ndarray) -> int:
-    """The sum of the hashes as a Python integer, exactly."""
-    low = int((hashes & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
-    high = int((hashes >> np.uint64(32)).sum(dtype=np.uint64))
-    return low + (high << 32)
+@njit(cache=True, nogil=True)
+def _accumulate(chunks: Any, hashes: Any, rows: Any, low: Any, high: Any) -> None:
+    for i in range(len(chunks)):
+        chunk = chunks[i]
+        rows[chunk] += 1
+        low[chunk] += np.int64(hashes[i] & np.uint64(0xFFFFFFFF))
+        high[chunk] += np.int64(hashes[i] >> np.uint64(32))
+
+
+class Sums:
+    """The checksums of a table's chunks: int64 arrays `rows`, `low` and `high`, a place each."""
+
+    def __init__(self, chunks: int) -> None:
+        self.rows, self.low, self.high = (np.zeros(chunks, np.int64) for _ in range(3))
+
+    def add(self, chunks: np.ndarray, hashes: np.ndarray) -> None:
+        """Count rows in: the chunk and the hash of each."""
+        _accumulate(chunks, hashes, self.rows, self.low, self.high)
+
+    def differing(self, other: Sums) -> np.ndarray:
+        """The numbers of the chunks that are not the same."""
+        same = (self.rows == other.rows) & (self.low == other.low) & (self.high == other.high)
+        return np.flatnonzero(~same)
+
+    def total(self) -> int:
+        """The sum of all hashes, exactly."""
+        return sum(map(int, self.low)) + (sum(map(int, self.high)) << 32)
 
 
 def _column(hashes: np.ndarray, array: pa.Array) -> None:

@@ -11,11 +11,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lakeward.delta import MAPPED, awkward, create, exists, map_names, snapshot, struct
+from lakeward.delta import (
+    MAPPED,
+    awkward,
+    create,
+    drop_columns,
+    exists,
+    map_names,
+    rename_column,
+    snapshot,
+    struct,
+    widen_column,
+)
 from lakeward.errors import TerminalError
 from lakeward.lake import disk_full
 from lakeward.names import spark_identifier as quoted
@@ -71,15 +82,36 @@ def once(session: SparkSession, app: str, run: int) -> Iterator[None]:
         session.conf.unset("spark.databricks.delta.write.txnVersion")
 
 
+@contextmanager
+def sparing(session: SparkSession, *, local_source: bool, rewrite: bool) -> Iterator[None]:
+    """A MERGE of `session` in this block does not copy a source that is local, and with `rewrite` writes the files it
+    touches anew instead of giving them deletion vectors."""
+    wanted = {}
+    if local_source:
+        wanted["spark.databricks.delta.merge.materializeSource"] = "none"
+    if rewrite:
+        wanted["spark.databricks.delta.merge.deletionVectors.persistent"] = "false"
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in wanted:
+            session.conf.unset(name)
+
+
 def done(spark: SparkSession, location: str, app: str) -> int:
     """The last run whose write to the table is durable; -1 where there was none."""
     found = snapshot(spark, location).transactions().get(app)
     return int(found.get()) if found.isDefined() else -1
 
 
-def ensure(spark: SparkSession, location: str, fields: Fields, *, followed: bool = True) -> bool:
+def ensure(
+    spark: SparkSession, location: str, fields: Fields, *, followed: bool = True, kept_but: Sequence[str] | None = None
+) -> bool:
     """Create the table, or add the columns it lacks. False where that does not give it `fields`: another order, another
-    type, a column that is no longer wanted. Then the caller has to write it anew.
+    type, a column that is no longer wanted. Then the caller has to write it anew. With `kept_but`, columns that are no
+    longer wanted may stay, but for those it names.
 
     `followed` turns the change feed on."""
     if not exists(spark, location):
@@ -87,6 +119,9 @@ def ensure(spark: SparkSession, location: str, fields: Fields, *, followed: bool
         return True
     wanted = [(f.name, f.dataType.simpleString()) for f in _struct(fields)]
     present = actual_fields(spark, location)
+    if kept_but is not None:
+        names = {name.lower() for name, _ in wanted} | {name.lower() for name in kept_but}
+        present = [f for f in present if f[0].lower() in names]
     if wanted == present:
         return True
     missing = [f for f in wanted if f not in present]
@@ -96,14 +131,69 @@ def ensure(spark: SparkSession, location: str, fields: Fields, *, followed: bool
     return True
 
 
-def ensure_history(spark: SparkSession, location: str, schema: TableSchema, *, generation: int) -> None:
+def follow(
+    spark: SparkSession, location: str, fields: Fields, renamed: Sequence[tuple[str, str]], *, keep: bool
+) -> None:
+    """Bring the table from an earlier shape of its source to `fields`, whatever their order, without touching a file.
+
+    Columns that the source has no more are dropped, or stay as they are where they are to be kept. What was done
+    already is not done again. Raises TerminalError where the table's columns cannot become these.
+    """
+    if not exists(spark, location):
+        ensure(spark, location, fields)
+        return
+    _rename(spark, location, renamed)
+    wanted = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in _struct(fields)}
+    kinds = {name.lower(): kind for name, kind in fields}
+    present = actual_fields(spark, location)
+    for name, kind in present:
+        if name.lower() in wanted and wanted[name.lower()][1] != kind:
+            _widen(spark, location, name, kinds[name.lower()])
+    gone = [name for name, _ in present if name.lower() not in wanted]
+    if gone and not keep:
+        drop_columns(spark, location, gone)
+    there = {name.lower() for name, _ in present}
+    if missing := {name for name, _ in wanted.values() if name.lower() not in there}:
+        _add(spark, location, fields, missing)
+
+
+def _widen(spark: SparkSession, location: str, name: str, kind: str) -> None:
+    try:
+        widen_column(spark, location, (name,), kind)
+    except AnalysisException as error:
+        raise TerminalError(
+            f"the column {name!r} of {location} cannot become {kind} without being read anew",
+            hint="lakeward resnapshot the table",
+        ) from error
+
+
+def _rename(spark: SparkSession, location: str, renamed: Sequence[tuple[str, str]]) -> None:
+    names = {name.lower() for name, _ in actual_fields(spark, location)} if renamed else set()
+    for old, new in renamed:
+        if old.lower() in names and new.lower() not in names:
+            rename_column(spark, location, (old,), new)
+            names = names - {old.lower()} | {new.lower()}
+
+
+def ensure_history(
+    spark: SparkSession,
+    location: str,
+    schema: TableSchema,
+    *,
+    generation: int,
+    renamed: Sequence[tuple[str, str]] | None = None,
+) -> None:
     """As `ensure`, for a history: a column that the source has dropped stays. One that has another type now is
-    cast, and its old values are kept aside as `<column>__until_<generation>` where a cast would alter one.
+    cast, and its old values are kept aside as `<column>__until_<generation>` where a cast would alter one. `renamed` is
+    given where the table was not read anew: then columns are renamed and widened where they stand.
 
     It has no change feed: it is one itself, and Delta could not write it for every column name (`silver.rewrite`)."""
     wanted = history_fields(schema)
     if not exists(spark, location):
         ensure(spark, location, wanted, followed=False)
+        return
+    if renamed is not None:
+        follow(spark, location, wanted, renamed, keep=True)
         return
     new = [(f.name, f.dataType.simpleString()) for f in _struct(wanted)]
     present = actual_fields(spark, location)

@@ -59,10 +59,13 @@ def read(spark: SparkSession, lake: Lake, plan: TablePlan, cut: Position) -> Dat
 
 def not_before(position: Position) -> str:
     """Whether an event stands at `position` or after it."""
-    epoch, file, pos, _ = position
+    epoch, file, pos, row = position
+    from_here = f"source.pos >= {pos}"
+    if row:  # behind what a repair added there
+        from_here = f"(source.pos > {pos} OR (source.pos = {pos} AND source.row >= {row}))"
     return (
         f"(source.epoch > {epoch} OR (source.epoch = {epoch} AND "
-        f"(source.file > {file} OR (source.file = {file} AND source.pos >= {pos}))))"
+        f"(source.file > {file} OR (source.file = {file} AND {from_here}))))"
     )
 
 

@@ -9,9 +9,12 @@ before the gate, so that everything after it sees whole rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from lakeward.delta import simple_type
 from lakeward.errors import TerminalError
 from lakeward.lake import Lake
 from lakeward.names import spark_identifier as quoted
@@ -36,11 +39,14 @@ def whole_events(spark: SparkSession, lake: Lake, plan: TablePlan, cut: Position
         # By its version, so that a run that is done again after a crash fills in the same values.
         reader = spark.read.format("delta").option("versionAsOf", plan.version)
         base = reader.load(lake.table("silver", plan.schema.name))
-    return fill(events, base, plan.schema)
+    return fill(events, base, plan.schema, plan.renamed)
 
 
-def fill(events: DataFrame, base: DataFrame | None, schema: TableSchema) -> DataFrame:
+def fill(
+    events: DataFrame, base: DataFrame | None, schema: TableSchema, renamed: Sequence[tuple[str, str]] = ()
+) -> DataFrame:
     """`events` with whole images. `base` holds the silver rows from before them, None where they begin with a snapshot.
+    `base`, and what events call absent, may still have the names that columns had before they were `renamed`.
 
     Raises TerminalError for a row whose missing values are nowhere.
     """
@@ -48,14 +54,14 @@ def fill(events: DataFrame, base: DataFrame | None, schema: TableSchema) -> Data
         return events
     halves = _halves(events, schema)
     if base is not None:
-        halves = halves.unionByName(_rows(base, schema))
+        halves = halves.unionByName(_rows(base, schema, renamed))
     keys = [f"k{i}" for i in key_numbers(schema)]
     wanted = halves.where("partial").select(*(F.col(k).alias(f"w{k}") for k in keys)).distinct()
     states = halves.join(wanted, [F.expr(f"{k} <=> w{k}") for k in keys], "left_semi")
     order = Window.partitionBy(*keys).orderBy("at").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     rest = Window.partitionBy(*keys).orderBy("at").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     known = [
-        F.last(F.expr(f"IF(array_contains(absent, {sql_literal(c.name)}), NULL, struct(image.c{i} AS v))"), True)
+        F.last(F.expr(f"IF({_absent(c.name, renamed)}, NULL, struct(image.c{i} AS v))"), True)
         .over(order)
         .alias(f"f{i}")
         for i, c in enumerate(schema.columns)
@@ -87,10 +93,28 @@ def _halves(events: DataFrame, schema: TableSchema) -> DataFrame:
     )
 
 
-def _rows(base: DataFrame, schema: TableSchema) -> DataFrame:
+def _names(name: str, renamed: Sequence[tuple[str, str]]) -> list[str]:
+    """What a column is and was called. No name is another column's in one generation (`bronze.reshape`)."""
+    found = [name]
+    for old, new in reversed(renamed):
+        if new == found[-1]:
+            found.append(old)
+    return found
+
+
+def _absent(name: str, renamed: Sequence[tuple[str, str]]) -> str:
+    return " OR ".join(f"array_contains(absent, {sql_literal(n)})" for n in _names(name, renamed))
+
+
+def _rows(base: DataFrame, schema: TableSchema, renamed: Sequence[tuple[str, str]]) -> DataFrame:
     """The rows from before the batch in the shape of `_halves`; a column that is new since is NULL there."""
-    present = {name.lower() for name in base.columns}
-    columns = [quoted(c.name) if c.name.lower() in present else f"CAST(NULL AS {c.spark})" for c in schema.columns]
+    present = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in base.schema.fields}
+    columns = []
+    for c in schema.columns:
+        there = next((present[n.lower()] for n in _names(c.name, renamed) if n.lower() in present), None)
+        wanted = simple_type(c.spark)
+        value = "NULL" if there is None else quoted(there[0])
+        columns.append(value if there is not None and there[1] == wanted else f"CAST({value} AS {c.spark})")
     fields = ", ".join(f"'c{i}', {column}" for i, column in enumerate(columns))
     return base.selectExpr(
         *("'r' AS op", "1 AS half", f"named_struct({fields}) AS image", "CAST(array() AS ARRAY<STRING>) AS absent"),

@@ -9,12 +9,18 @@ from __future__ import annotations
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from lakeward.delta import snapshot
 from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
 from silver.columns import DELETED, META, identity, key_numbers, keyless, of_table, same
-from silver.delta import APP_ID, once
+from silver.delta import APP_ID, once, sparing
+from silver.local import local
+from silver.prune import touched
 from silver.rewrite import needed, rewrite
 from silver.rows import SHORT, Ending, Written
+
+# Up to here a file is sooner written anew than given a deletion vector, which takes eight Spark jobs.
+REWRITTEN_BYTES_MAX = 4 << 20
 
 
 def merge(
@@ -27,13 +33,20 @@ def merge(
     soft: bool,
     ending: Ending | None,
     app: str = APP_ID,
+    few: bool = False,
 ) -> Written:
     """MERGE `rows` (see `silver.current`) into the table, once for (`app`, `run`). With `ending`, rows with a key that
-    no row names are deleted."""
+    no row names are deleted. `few`, without an `ending`: the driver can hold `rows`, so they are computed once."""
     if needed(schema):
         return rewrite(session, location, rows, schema, run=run, soft=soft, ending=ending, app=app)
     target = DeltaTable.forPath(session, location).alias("t")
-    builder = target.merge(_source(rows, schema).alias("s"), _on(schema))
+    source, on = _source(rows, schema), [_on(schema)]
+    size = snapshot(session, location).sizeInBytes()
+    if few:
+        held = source.toArrow()
+        source = local(session, held, source.schema)
+        on += touched(schema, held, size) if size > REWRITTEN_BYTES_MAX else []
+    builder = target.merge(source.alias("s"), " AND ".join(on))
     columns = {quoted(c.name): f"s.c{i}" for i, c in enumerate(schema.columns)}
     values = {**columns, **{name: f"s.{short}" for (name, _), short in zip(META, SHORT, strict=True)}}
     targets = of_table(schema, "t")
@@ -61,7 +74,7 @@ def merge(
             builder = builder.whenNotMatchedBySourceUpdate(f"{has_key} AND NOT t.{DELETED}", set=gone)
         else:
             builder = builder.whenNotMatchedBySourceDelete(has_key)
-    with once(session, app, run):
+    with once(session, app, run), sparing(session, local_source=few, rewrite=size <= REWRITTEN_BYTES_MAX):
         result = builder.execute()
     row = result.first() if result is not None else None
     if row is None:

@@ -7,7 +7,7 @@ another shape).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,10 @@ class TablePlan:
     events: int = 0  # about how many there are
     partial: bool = False  # some lack columns
     truncated: bool = True  # some are a TRUNCATE
+    repaired: bool = False  # some are a repair's
     version: int = -1  # of the silver Delta table before the run
+    reshaped: bool = False  # columns were renamed, dropped or widened since
+    renamed: tuple[tuple[str, str], ...] = ()  # columns of the generation, in turn: (old, new)
 
     @property
     def name(self) -> str:
@@ -42,6 +45,7 @@ class TablePlan:
             "schema": self.schema.to_json(),
             "start": self.start.to_json(),
             "since": self.since.to_json() if self.since else None,
+            "renamed": [list(pair) for pair in self.renamed],
         }
 
     @classmethod
@@ -52,6 +56,7 @@ class TablePlan:
                 "schema": TableSchema.from_json(doc["schema"]),
                 "start": Position.from_json(doc["start"]),
                 "since": Position.from_json(doc["since"]) if doc["since"] else None,
+                "renamed": renames(doc.get("renamed", ())),
             }
         )
 
@@ -131,11 +136,26 @@ def _plan_table(table: BronzeTable, silver: SilverState, version_of: Callable[[T
         generation=table.generation,
         start=table.start,
         since=same.cut if same else None,
-        rekeyed=known is not None and list(known.keys) != list(table.schema.keys),
+        rekeyed=known is not None and _called_now(known.keys, table) != list(table.schema.keys),
         batch=table.batch,
         bronze_version=version_of(table.schema),
         events=table.rows - (same.events if same else 0),
         partial=table.partial > (same.batch if same else 0),
         truncated=table.truncated > (same.batch if same else 0),
+        repaired=table.repaired > (same.batch if same else 0),
         version=same.version if same else -1,
+        reshaped=table.reshaped > (same.batch if same else 0),
+        renamed=renames(table.renamed),
     )
+
+
+def renames(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Pairs of names as they are read from JSON."""
+    return tuple((old, new) for old, new in pairs)
+
+
+def _called_now(names: Sequence[str], table: BronzeTable) -> list[str]:
+    found = list(names)
+    for old, new in table.renamed:
+        found = [new if name == old else name for name in found]
+    return found

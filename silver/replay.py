@@ -24,7 +24,7 @@ from silver.events import truncations
 from silver.fill import whole_events
 from silver.history import merge_recomputed
 from silver.merge import merge
-from silver.plan import TablePlan
+from silver.plan import TablePlan, renames
 
 APP_ID = "lakeward-silver-replay"
 PLACE = ("epoch", "file", "pos", "row", "generation")
@@ -62,6 +62,7 @@ def recompute(
         batch=known.batch,
         bronze_version=version(spark, lake.table("bronze", schema.name)),
         partial=table.partial > 0,
+        renamed=renames(table.renamed),
     )
     settings, location = config.table(schema.name), lake.table("silver", schema.name)
     soft, session = settings.deletes == "soft", delta.sibling(spark)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from pyspark import inheritable_thread_target
@@ -30,8 +30,9 @@ from lakeward.state import SilverState, SilverTable, load_bronze, load_silver, s
 from silver import delta
 from silver.events import truncations
 from silver.fill import whole_events
+from silver.local import Held
 from silver.plan import RunPlan, TablePlan, plan_run
-from silver.table import Batch, refuse, write_table
+from silver.table import Batch, follow_shape, refuse, write_table
 
 MERGES_AT_ONCE = 4
 GATES_AT_ONCE = 4
@@ -139,17 +140,21 @@ def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate:
     if not plan.tables:
         return {}
     small, large = (evaluate_for(delta.sibling(spark), rows) for rows in (0, INTERPRETED_ROWS_MAX + 1))
+    held = Held()
 
-    def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated]]:
+    def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated, bool]]:
         session = small if table.events <= INTERPRETED_ROWS_MAX else large
         events = whole_events(session, lake, table, plan.cut.at)
-        return table.name, (events, gate(events, table, plan.run))
+        # What fills partial images is not bronze's files alone, and Spark does not know its size.
+        here = None if table.partial else held.take(events, table.events)
+        events = events if here is None else here
+        return table.name, (events, gate(events, table, plan.run), here is not None)
 
     with ThreadPoolExecutor(min(GATES_AT_ONCE, len(plan.tables)), "gate") as pool:
         judged = dict(pool.map(_in_session_of(spark, one), plan.tables))
     follow = [t.name for t in plan.tables if t.truncated and config.table(t.schema.name).truncate == "apply"]
     found = truncations({name: judged[name][1].passed for name in follow})
-    return {n: Batch(events, g.passed, g.held, g.hold, found.get(n)) for n, (events, g) in judged.items()}
+    return {n: Batch(events, g.passed, g.held, g.hold, found.get(n), here) for n, (events, g, here) in judged.items()}
 
 
 def _merge_all(
@@ -162,16 +167,15 @@ def _merge_all(
     report: SilverReport,
 ) -> dict[str, SilverTable]:
     """Merge every table of the plan, a few at a time. Raises the first error once all have ended."""
-    sessions: SimpleQueue[SparkSession] = SimpleQueue()
-    for _ in range(min(MERGES_AT_ONCE, len(plan.tables))):
-        sessions.put(delta.sibling(spark))
+    sessions = _Sessions(spark)
 
     def one(table: TablePlan) -> tuple[str, SilverTable]:
         began = time.monotonic()
         batch = batches[table.name]
-        with _borrowed(sessions) as session, delta.naming(f"silver's {table.name}"):
-            known = state.tables.get(table.name)
-            evaluate_for(session, table.events + (known.rows if known is not None else 0))
+        known = state.tables.get(table.name)
+        rows = table.events + (known.rows if known is not None else 0)
+        with sessions.borrow(rows) as session, delta.naming(f"silver's {table.name}"):
+            follow_shape(session, lake, config.table(table.schema.name), table)
             batch.hold()
             written, result = write_table(session, lake, config.table(table.schema.name), plan, table, batch, known)
         seconds = time.monotonic() - began
@@ -191,13 +195,25 @@ def _in_session_of(spark: SparkSession, work: Callable[[TablePlan], Any]) -> Cal
     return wrapped
 
 
-@contextmanager
-def _borrowed(sessions: SimpleQueue[SparkSession]) -> Iterator[SparkSession]:
-    session = sessions.get()
-    try:
-        yield session
-    finally:
-        sessions.put(session)
+class _Sessions:
+    """Sessions for merges, each used by one thread at a time: a session's configuration names the merge it makes."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._idle: dict[bool, SimpleQueue[SparkSession]] = {True: SimpleQueue(), False: SimpleQueue()}
+
+    @contextmanager
+    def borrow(self, rows: int) -> Iterator[SparkSession]:
+        """One that suits a merge of `rows` rows."""
+        idle = self._idle[rows <= INTERPRETED_ROWS_MAX]
+        try:
+            session = idle.get_nowait()
+        except Empty:
+            session = evaluate_for(delta.sibling(self._spark), rows)
+        try:
+            yield session
+        finally:
+            idle.put(session)
 
 
 class _Quality:
@@ -211,7 +227,10 @@ class _Quality:
         # Great Expectations takes seconds to import, and a run without new events does not need it.
         from lakeward.quality import gate
 
-        result = gate(frame, schema=plan.schema, layer="silver", config=self._config, lake=self._lake, run=run)
+        begun = (plan.start, plan.generation)
+        result = gate(
+            frame, schema=plan.schema, layer="silver", config=self._config, lake=self._lake, run=run, begun=begun
+        )
         self._results += result.results
         return result
 

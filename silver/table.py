@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bronze.commit import reshape_images
 from lakeward.config import TableConfig
-from lakeward.delta import snapshot, version
-from lakeward.errors import ConfigError, TerminalError
+from lakeward.delta import exists, snapshot, version
+from lakeward.errors import ConfigError
 from lakeward.lake import Lake
 from lakeward.names import sql_literal
 from lakeward.state import SilverTable
@@ -21,6 +22,7 @@ from silver.history import merge_history, seed
 from silver.merge import merge
 from silver.plan import RunPlan, TablePlan
 from silver.rows import Ending, Written, as_table
+from silver.undouble import undouble
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Batch:
     held: int
     hold: Callable[[], None]
     truncation: Truncation | None
+    local: bool = False  # the driver holds its events
 
 
 def refuse(plan: TablePlan, config: TableConfig) -> None:
@@ -44,6 +47,17 @@ def refuse(plan: TablePlan, config: TableConfig) -> None:
         )
 
 
+def follow_shape(session: SparkSession, lake: Lake, config: TableConfig, plan: TablePlan) -> None:
+    """Bring what silver and the quarantine hold of the table to its columns, where it was not read anew."""
+    if plan.since is None:
+        return
+    fields = delta.current_fields(plan.schema, soft=config.deletes == "soft")
+    delta.follow(session, lake.table("silver", plan.schema.name), fields, plan.renamed, keep=_keeps(config))
+    held = lake.table("quarantine", plan.schema.name)
+    if plan.reshaped and exists(session, held):
+        reshape_images(session, held, plan.schema, plan.renamed)
+
+
 def write_table(
     session: SparkSession,
     lake: Lake,
@@ -54,14 +68,14 @@ def write_table(
     known: SilverTable | None,
 ) -> tuple[Written, SilverTable]:
     """Bring the history table, where there is one, and then the current-state table to the run's cut."""
+    location, soft = lake.table("silver", plan.schema.name), config.deletes == "soft"
     if config.history == "scd2":
         _write_history(session, lake, config, run, plan, batch, known)
-    location, soft = lake.table("silver", plan.schema.name), config.deletes == "soft"
     written = Written(0, 0, 0)
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
-        written = _write_current(session, location, run, plan, batch, soft=soft)
-        if plan.since is not None and not soft and known is not None:
+        written = _write_current(session, location, run, plan, batch, config)
+        if plan.since is not None and not soft and known is not None and not plan.repaired:
             rows = known.rows + written.inserted - written.deleted
     if rows is None:
         rows = _count(session, location, soft=soft)
@@ -76,15 +90,17 @@ def write_table(
     )
 
 
+def _keeps(config: TableConfig) -> bool:
+    return config.dropped_columns == "keep"
+
+
 def _write_current(
-    session: SparkSession, location: str, run: RunPlan, plan: TablePlan, batch: Batch, *, soft: bool
+    session: SparkSession, location: str, run: RunPlan, plan: TablePlan, batch: Batch, config: TableConfig
 ) -> Written:
-    fits = delta.ensure(session, location, delta.current_fields(plan.schema, soft=soft))
-    if not fits and plan.since is not None:
-        raise TerminalError(
-            f"{plan.name} has another shape in silver than in bronze, without having been read anew",
-            hint=f"lakeward resnapshot {plan.name}",
-        )
+    soft = config.deletes == "soft"
+    fields = delta.current_fields(plan.schema, soft=soft)
+    kept_but = config.exclude_columns if _keeps(config) else None
+    fits = plan.since is not None or delta.ensure(session, location, fields, kept_but=kept_but)
     fresh = plan.since is None
     if fresh and (not fits or plan.rekeyed):
         rows = _rows(None, plan, batch, soft=soft)
@@ -95,12 +111,15 @@ def _write_current(
         rows = _rows(None, plan, batch, soft=soft)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)
+    if plan.repaired:  # a MERGE would update both of two rows with one key
+        undouble(session, location, None if fresh else batch.passed, plan.schema, run=run.run)
     rows = _rows(current, plan, batch, soft=soft)
     if fresh and batch.held:
         rows = kept(batch.events, batch.passed, rows, plan.schema)
-    return merge(
-        session, location, rows, plan.schema, run=run.run, soft=soft, ending=_ending(run, plan, batch.truncation)
-    )
+    ending = _ending(run, plan, batch.truncation)
+    # Where a table is replaced, the rows to write without a key are not the batch's alone.
+    few = batch.local and ending is None
+    return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few)
 
 
 def _rows(current: DataFrame | None, plan: TablePlan, batch: Batch, *, soft: bool) -> DataFrame:
@@ -135,7 +154,8 @@ def _write_history(
     location = lake.table("silver", plan.schema.name, "__history")
     if delta.done(session, location, delta.APP_ID) >= run.run:
         return
-    delta.ensure_history(session, location, plan.schema, generation=plan.generation)
+    renamed = None if plan.since is None else plan.renamed
+    delta.ensure_history(session, location, plan.schema, generation=plan.generation, renamed=renamed)
     unused = delta.done(session, location, delta.APP_ID) < 0
     if unused and known is not None and plan.since is not None:
         current = session.read.format("delta").load(lake.table("silver", plan.schema.name))

@@ -1,7 +1,8 @@
 """The clauses of ALTER TABLE, one by one: which leave rows and columns as they are.
 
 A clause counts as harmless only when each of its words is known to be. ADD COLUMN is so when old rows surely have NULL
-in the new column: nullable, and no default.
+in the new column: nullable, and no default. DROP, RENAME, CHANGE and MODIFY of a column are told one by one, for
+`bronze.reshape` to judge.
 
 Source: MySQL manual, "ALTER TABLE Statement"; MariaDB knowledge base, "ALTER TABLE".
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from bronze.binlog.effects import Alter, Effect, Rename
+from bronze.binlog.definitions import definition
+from bronze.binlog.effects import Alter, ColumnChange, DropColumn, Effect, ModifyColumn, Rename, RenameColumn
 from bronze.binlog.sqltext import Cursor, words
 from lakeward.names import TableName
 
@@ -37,6 +39,8 @@ class _Found:
     harmless: bool = True
     adds: list[str] = field(default_factory=list)
     rekeys: bool = False
+    changes: list[ColumnChange] = field(default_factory=list)
+    recharsets: bool = False
     renamed: TableName | None = None
     others: list[TableName] = field(default_factory=list)  # tables that rows were exchanged with
 
@@ -54,16 +58,21 @@ def altered(table: TableName, rest: Cursor, default_schema: str, *, lossy: bool)
         renames += found.renamed is not before
     effects: list[Effect] = []
     if renames < len(parts) or not parts or lossy:
-        effects.append(Alter(table, found.harmless, tuple(found.adds), found.rekeys))
+        effects.append(_alter(table, found))
     effects.extend(Alter(other, harmless=False) for other in found.others)
     if found.renamed is not None:
         effects.append(Rename(table, found.renamed))
     return tuple(effects)
 
 
+def _alter(table: TableName, found: _Found) -> Alter:
+    adds, changes = tuple(found.adds), tuple(found.changes)
+    return Alter(table, found.harmless, adds, found.rekeys, changes, found.recharsets)
+
+
 def _clause(c: Cursor, found: _Found, schema: str) -> bool:
     """Whether the clause is harmless; notes what else it does."""
-    word = c.take_any("ADD", "DROP", "ALTER", "RENAME", "EXCHANGE", "CONVERT")
+    word = c.take_any("ADD", "DROP", "ALTER", "RENAME", "EXCHANGE", "CONVERT", "MODIFY", "CHANGE")
     if word == "ADD":
         return _add(c, found)
     if word == "DROP":
@@ -75,14 +84,16 @@ def _clause(c: Cursor, found: _Found, schema: str) -> bool:
         if c.take_any("INDEX", "KEY"):
             return True
         if c.take("COLUMN"):
-            return False
+            return _rename_column(c, found)
         c.take_any("TO", "AS", "=")
         found.renamed = c.table(schema)
         return found.renamed is not None
     if word in ("EXCHANGE", "CONVERT"):
         _other_table(c, found, schema)
         return False
-    return _keeps_rows(c) or _options(c)
+    if word in ("MODIFY", "CHANGE"):
+        return _redefine(c, found, renames=word == "CHANGE")
+    return _keeps_rows(c) or _options(c, found)
 
 
 def _keeps_rows(c: Cursor) -> bool:
@@ -118,10 +129,36 @@ def _other_table(c: Cursor, found: _Found, schema: str) -> None:
         c.skip()
 
 
-def _options(c: Cursor) -> bool:
+def _rename_column(c: Cursor, found: _Found) -> bool:
+    if_exists = c.take("IF", "EXISTS")
+    old = c.name()
+    new = c.name() if c.take("TO") else None
+    if old is None or new is None or not c.done:
+        return False
+    found.changes.append(RenameColumn(old, new, if_exists))
+    return True
+
+
+def _redefine(c: Cursor, found: _Found, *, renames: bool) -> bool:
+    """MODIFY name …, or CHANGE name new …"""
+    c.take("COLUMN")
+    if_exists = c.take("IF", "EXISTS")
+    name = c.name()
+    new = c.name() if renames else name
+    to = definition(c)
+    if name is None or new is None or to is None:
+        return False
+    found.changes.append(ModifyColumn(name, to, if_exists))
+    if new != name:
+        found.changes.append(RenameColumn(name, new, if_exists))
+    return True
+
+
+def _options(c: Cursor, found: _Found) -> bool:
     """Table options, which may follow one another without commas."""
     while not c.done:
         c.take("DEFAULT")
+        found.recharsets = found.recharsets or c.peek() in ("CHARSET", "COLLATE", "CHARACTER")
         if c.take_any("ENGINE", "TYPE"):
             c.take("=")
             if (c.name() or "").upper() not in _DURABLE:  # in MEMORY, BLACKHOLE and others rows do not last
@@ -197,4 +234,13 @@ def _drop(c: Cursor, found: _Found) -> bool:
         name = c.name()
         found.rekeys = True
         return name is not None and name.upper() != "PRIMARY"
-    return False
+    if c.peek() in ("PRIMARY", "PARTITION", "SYSTEM", "PERIOD") and c.peek(1):
+        return False
+    c.take("COLUMN")
+    if_exists = c.take("IF", "EXISTS")
+    name = c.name()
+    c.take_any("RESTRICT", "CASCADE")
+    if name is None or not c.done:
+        return False
+    found.changes.append(DropColumn(name, if_exists))
+    return True

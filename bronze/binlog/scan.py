@@ -5,7 +5,7 @@ events with every column, XID; each follows the last one, is as long as it says 
 Anything else, sound or not, ends the scan before its transaction begins, and is left to the reader that knows all
 events and all errors. So this file accepts and never judges.
 
-Source: as `transactions`; CRC32 by sixteen tables, M. Kounavis and F. Berry, "Novel Table Lookup-Based Algorithms".
+Source: as `transactions`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy.typing as npt
 from numba import njit
 
 from bronze.binlog.blocks import Block, Bytes, Int64s
+from bronze.binlog.crc import TABLES, crc32
 from bronze.binlog.frame import WRAP
-from bronze.memory import borrowed, word
+from bronze.memory import borrowed
 
 ANYWHERE: Final = 1 << 62
 _SLOTS: Final = 1 << 14  # of the table from a TABLE_MAP's number to its place in the catalogue
@@ -89,59 +90,11 @@ def scan(block: Block, first: int, pos: int, stop: int, checksum: bool, known: C
     transactions = np.empty((4, room), np.int64)  # begin, ts_ms, number, uuid
     taken, pos, rows, count, short = _scan(
         block.data, block.starts, block.ends, first, pos, stop, 4 if checksum else 0, known.texts, known.facts,
-        known.slots, _CRC, table, op, columns, transactions,
+        known.slots, TABLES, table, op, columns, transactions,
     )  # fmt: skip
     return Plain(
         int(taken), int(pos), bool(short), table[:rows], op[:rows], *columns[:, :rows], *transactions[:, :count]
     )
-
-
-def _crc_tables() -> npt.NDArray[np.uint32]:
-    tables = np.zeros((16, 256), np.uint32)
-    for n in range(256):
-        value = n
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-        tables[0, n] = value
-    for k in range(1, 16):
-        tables[k] = tables[k - 1] >> np.uint32(8) ^ tables[0][tables[k - 1] & np.uint32(255)]
-    return tables
-
-
-_CRC = _crc_tables()
-
-
-@njit(cache=True, nogil=True)
-def crc32(data, at, end, tables):  # type: ignore[no-untyped-def]
-    """As zlib.crc32 of `data[at:end]`."""
-    crc = np.uint64(0xFFFFFFFF)
-    byte = np.uint64(255)
-    while at + 16 <= end:
-        a = word(data, at) ^ crc
-        b = word(data, at + 8)
-        crc = np.uint64(
-            tables[15, a & byte]
-            ^ tables[14, a >> np.uint64(8) & byte]
-            ^ tables[13, a >> np.uint64(16) & byte]
-            ^ tables[12, a >> np.uint64(24) & byte]
-            ^ tables[11, a >> np.uint64(32) & byte]
-            ^ tables[10, a >> np.uint64(40) & byte]
-            ^ tables[9, a >> np.uint64(48) & byte]
-            ^ tables[8, a >> np.uint64(56)]
-            ^ tables[7, b & byte]
-            ^ tables[6, b >> np.uint64(8) & byte]
-            ^ tables[5, b >> np.uint64(16) & byte]
-            ^ tables[4, b >> np.uint64(24) & byte]
-            ^ tables[3, b >> np.uint64(32) & byte]
-            ^ tables[2, b >> np.uint64(40) & byte]
-            ^ tables[1, b >> np.uint64(48) & byte]
-            ^ tables[0, b >> np.uint64(56)]
-        )
-        at += 16
-    while at < end:
-        crc = crc >> np.uint64(8) ^ np.uint64(tables[0, (crc ^ np.uint64(data[at])) & byte])
-        at += 1
-    return np.uint32(crc ^ np.uint64(0xFFFFFFFF))
 
 
 @njit(cache=True, nogil=True)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from bronze.memory import borrowed, swapped, word
+from bronze.memory import borrowed, move, swapped, word
 
 SIGNED, UNSIGNED, BIG_ENDIAN, FIXED, VARIABLE = range(5)
 BEFORE, AFTER = 0, 1
@@ -174,9 +174,10 @@ def _resized(slots: Slots, rows: int, room: int | None = None) -> Slots:
 
 @njit(cache=True, nogil=True)
 def _gather(data, start, end, out, at):  # type: ignore[no-untyped-def]
+    data, out = borrowed(data), borrowed(out)
     for i in range(start.size):
         n = end[i] - start[i]
-        out[at : at + n] = data[start[i] : end[i]]
+        move(data, start[i], n, out, at)
         at += n
     return at
 

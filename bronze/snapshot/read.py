@@ -50,10 +50,10 @@ def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk, cond
     return ChunkReader(settings, schema, chunk, condition)
 
 
-def read_exact(conn: pymysql.Connection, schema: TableSchema, condition: str = "") -> RowReader:
-    """The rows of a table of which `condition` is true, on `conn`, inside the transaction that `exact_read` opened
-    there. See RowReader."""
-    return _reader(conn, schema, filtered("", condition))
+def read_exact(conn: pymysql.Connection, schema: TableSchema, condition: str = "", *, where: str = "") -> RowReader:
+    """A table's rows of which `condition` is true, on `conn`, inside the transaction that `exact_read` opened there:
+    all of them, or those of a WHERE clause with its leading space. See RowReader."""
+    return _reader(conn, schema, filtered(where, condition))
 
 
 def _reader(conn: pymysql.Connection, schema: TableSchema, where: str) -> RowReader:

@@ -86,6 +86,10 @@ class Snapshotter:
         if schema is None:
             self._gone(table, "it is not at the source any more")
             return
+        names = {c.name for c in schema.columns}
+        had = [*table.left, *(c.name for c in table.schema.columns)]
+        table.renamed, table.added, table.left = [], [], [n for n in dict.fromkeys(had) if n not in names]
+        table.excluded = list(self.config.table(table.name).exclude_columns)
         table.schema = schema
         table.filter = digest(self.config.table(table.name).filter, mask_key(self.config))
         table.status = "snapshot"

@@ -125,7 +125,9 @@ def within(keys: Sequence[str], lower: Sequence[Bound] | None, upper: Sequence[B
 
 def filtered(where: str, condition: str) -> str:
     """The WHERE clause `where`, as `within` gives it, of the rows of which `condition` is true too; "" is for all."""
-    return f"{where or ' WHERE'}{' AND' if where else ''} {condition}" if condition else where
+    if condition and where:
+        return f" WHERE {condition} AND ({where.removeprefix(' WHERE ')})"
+    return f" WHERE {condition}" if condition else where
 
 
 def source_table(name: TableName) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import pymysql
 
+from bronze.binlog.definitions import charset_of
 from bronze.rowfilter import condition, require_fit
 from bronze.source.server import rows
 from lakeward.config import Config, TableConfig
@@ -48,6 +49,7 @@ class SourceTable:
     estimated_rows: int
     estimated_bytes: int
     versioned: bool
+    charset: str | None = None  # of columns that name none
     schema: TableSchema | None = None
     problems: list[TerminalError] = field(default_factory=list)
 
@@ -115,7 +117,7 @@ def _require_filter(conn: pymysql.Connection, config: Config, name: TableName, f
 def _filterable(config: Config, name: TableName, found: list[tuple[Any, ...]]) -> dict[str, Column]:
     """The columns that a filter may name, in lower case: excluded ones too, and masked ones in clear."""
     settings, columns = config.table(name), {}
-    for column, column_type, nullable, charset, collation, _ in found:
+    for column, column_type, nullable, charset, collation, *_ in found:
         left_out = column in settings.exclude_columns
         with contextlib.suppress(TerminalError):  # a type that the lake has no place for
             columns[str(column).lower()] = column_from_catalog(
@@ -152,14 +154,21 @@ def _tables(conn: pymysql.Connection, config: Config, only: TableName | None = N
         where, args = f"{where} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s", (*args, *only)
     found = rows(
         conn,
-        "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE, TABLE_ROWS, DATA_LENGTH, TABLE_TYPE "
+        "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE, TABLE_ROWS, DATA_LENGTH, TABLE_TYPE, TABLE_COLLATION "
         f"FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {where} "
         "ORDER BY TABLE_SCHEMA, TABLE_NAME",
         args,
     )
     tables = [
-        SourceTable(TableName(str(s), str(t)), str(engine or ""), int(n or 0), int(size or 0), kind != "BASE TABLE")
-        for s, t, engine, n, size, kind in found
+        SourceTable(
+            TableName(str(s), str(t)),
+            str(engine or ""),
+            int(n or 0),
+            int(size or 0),
+            kind != "BASE TABLE",
+            charset_of(str(collation or "")),
+        )
+        for s, t, engine, n, size, kind, collation in found
     ]
     return sorted((t for t in tables if config.source.wants(t.name)), key=lambda t: t.name)
 
@@ -170,7 +179,7 @@ def _columns(conn: pymysql.Connection, tables: Iterable[SourceTable]) -> dict[Ta
         for row in rows(
             conn,
             "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME, "
-            "GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s "
+            "GENERATION_EXPRESSION, EXTRA FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s "
             "ORDER BY TABLE_NAME, ORDINAL_POSITION",
             (schema,),
         ):
@@ -215,7 +224,7 @@ def _describe(table: SourceTable, found: list[tuple[Any, ...]], indexes: list[In
     names = [str(row[0]) for row in found]
     _check_columns(table.name, settings, names)
     columns: list[Column] = []
-    for name, column_type, nullable, charset, collation, _ in found:
+    for name, column_type, nullable, charset, collation, _, _ in found:
         if name in settings.exclude_columns:
             continue
         if str(name).lower() in RESERVED:
@@ -241,7 +250,8 @@ def _describe(table: SourceTable, found: list[tuple[Any, ...]], indexes: list[In
         indexes = [Index(i.name, tuple(dict.fromkeys((*i.columns, end or "row_end")))) for i in indexes]
     keys, kind = _keys(table.name, settings, columns, indexes)
     if not table.problems:
-        table.schema = TableSchema(table.name, tuple(columns), keys, kind)
+        auto = next((str(row[0]) for row in found if "auto_increment" in str(row[6]).lower()), None)
+        table.schema = TableSchema(table.name, tuple(columns), keys, kind, table.charset, auto)
 
 
 def _keys(

@@ -17,6 +17,7 @@ from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.hints import next_queries
+from lakeward.cli.serving import Serving, follow
 from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
 
@@ -37,11 +38,11 @@ def bronze_stage(app: App, **options: Any) -> bool:
     return bool(events)
 
 
-def silver_stage(app: App) -> bool:
-    """Bring silver to bronze's position; whether anything was merged."""
+def silver_stage(app: App) -> int:
+    """Bring silver to bronze's position; how many changes were merged."""
     if not silver_behind(app):
         print("silver          0 changes: it stands at bronze's position")
-        return False
+        return 0
     began = time.monotonic()
     report = silver.run.run(app.spark(), app.lake, app.config)
     merged = report.tables.values()
@@ -51,7 +52,7 @@ def silver_stage(app: App) -> bool:
     held = sum(t.held for t in merged)
     if held:
         print(f"        {held:>9,} events held back: `lakeward quarantine list` says why")
-    return bool(changes)
+    return changes
 
 
 def gold_stage(app: App) -> bool:
@@ -111,6 +112,7 @@ def silver_command(app: App, options: argparse.Namespace) -> int:
 def gold_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("gold"):
         gold_stage(app)
+        follow(app)
     next_queries(app)
     return 0
 
@@ -118,11 +120,14 @@ def gold_command(app: App, options: argparse.Namespace) -> int:
 def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
         accept_gap = options.accept_gap
+        serving = Serving(app, continuous=options.continuous)
         while True:
             bronze_stage(app, accept_gap=accept_gap, snapshot_anyway=options.snapshot_anyway)
             accept_gap = False  # what is missing now was accepted, not what will be
-            silver_stage(app)
+            serving.after_bronze()
+            serving.after_silver(silver_stage(app))
             gold_stage(app)
+            follow(app)
             if not options.continuous:
                 return 0
             sys.stdout.flush()

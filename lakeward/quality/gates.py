@@ -26,6 +26,7 @@ from lakeward import state
 from lakeward.config import Config
 from lakeward.errors import GateStoppedError
 from lakeward.lake import Lake
+from lakeward.position import Position
 from lakeward.quality import quarantine
 from lakeward.quality.derived import derive
 from lakeward.quality.docs import docs_folder, publish_docs
@@ -74,20 +75,31 @@ def _derived(
 
 
 def gate(
-    frame: DataFrame, *, schema: TableSchema, layer: GateLayer, config: Config, lake: Lake, run: int
+    frame: DataFrame,
+    *,
+    schema: TableSchema,
+    layer: GateLayer,
+    config: Config,
+    lake: Lake,
+    run: int,
+    begun: tuple[Position, int] | None = None,
 ) -> GateResult:
     """Judge a batch on its way into `layer`.
 
     For `silver`, `frame` holds new events in bronze's envelope; for `gold`, changed silver rows (source
     columns, `__ts_ms` …, perhaps `_change_type` and `_commit_version`). It is read once, twice when rows
-    fail.
+    fail. `begun` is where the table's newest snapshot stands, and its generation: looked up where it is not
+    given, in a document of all tables.
 
     Raises GateStoppedError (exit code 3) when the gate stops; Data Docs of this table's results are written
     by then. Raises ConfigError for a suite that cannot be meant.
     """
     if layer == "silver":
-        table = state.load_bronze(lake).tables.get(str(schema.name))
-        batch = of_events(frame, schema, table.start if table else None, table.generation if table else 0)
+        if begun is None:
+            table = state.load_bronze(lake).tables.get(str(schema.name))
+            batch = of_events(frame, schema, table.start if table else None, table.generation if table else 0)
+        else:
+            batch = of_events(frame, schema, *begun)
     else:
         batch = of_rows(frame, schema)
     versioned = tuple(c for c in VERSIONED if layer == "gold" and c in batch.flat.columns)

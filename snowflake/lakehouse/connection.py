@@ -27,7 +27,7 @@ _HINTS = {
     250001: "see [snowflake] account, host and user, and that this machine reaches them",
     251001: "set account in [snowflake]",
     251005: "set user in [snowflake]",
-    251006: "set password or private_key in [snowflake]",
+    251006: "set private_key, oauth_token or password in [snowflake]",
     390100: "mend user, password or private_key in [snowflake]",
     390144: "register the public key with the user: ALTER USER … SET RSA_PUBLIC_KEY = '…'",
     390189: "grant the role to the user, or mend role in [snowflake]",
@@ -61,6 +61,12 @@ class Session:
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.run(statement, values).fetchall()]
 
+    def dicts(self, statement: str) -> list[dict[str, Any]]:
+        """The answer of a SHOW or DESC, each row by its columns' names."""
+        cursor = self.run(statement)
+        names = [str(column[0]).lower() for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
     def count(self, statement: str, values: Sequence[Any] = ()) -> int:
         """How many rows the statement changed."""
         return self.run(statement, values).rowcount or 0
@@ -88,13 +94,18 @@ class Session:
             self._connection.close()
 
 
-def connect(config: Snowflake) -> Session:
-    """Open a session. Raises ConfigError, TerminalError (with what to mend) or TransientError."""
+def connect(config: Snowflake, *, purpose: str = "sink") -> Session:
+    """Open a session in which each statement commits by itself. `purpose` is what Snowflake's history shows.
+
+    Raises ConfigError, TerminalError (with what to mend) or TransientError.
+    """
     for name in ("account", "user"):
         if getattr(config, name) is None:
             raise ConfigError(f"[snowflake] {name} is not set", hint=f'{name} = "…"')
-    if config.password is None and config.private_key is None:
-        raise ConfigError("[snowflake] has neither private_key nor password", hint='private_key = "file:rsa_key.p8"')
+    if not config.has_login:
+        raise ConfigError(
+            "[snowflake] has neither private_key nor oauth_token nor password", hint='private_key = "file:rsa_key.p8"'
+        )
     database = unquoted(config.database)
     settings = {
         "account": config.account,
@@ -109,7 +120,7 @@ def connect(config: Snowflake) -> Session:
     }
     parameters = {
         "TIMEZONE": "UTC",
-        "QUERY_TAG": "lakeward snowflake sink",
+        "QUERY_TAG": f"lakeward snowflake {purpose}",
         "QUOTED_IDENTIFIERS_IGNORE_CASE": False,
         "CLIENT_TELEMETRY_ENABLED": False,
     }
@@ -117,6 +128,7 @@ def connect(config: Snowflake) -> Session:
         made = snowflake.connector.connect(
             **{key: value for key, value in settings.items() if value is not None},
             session_parameters=parameters,
+            autocommit=True,
             login_timeout=LOGIN_SECONDS_MAX,
             network_timeout=NETWORK_SECONDS_MAX,
             application="Lakeward",
@@ -127,6 +139,8 @@ def connect(config: Snowflake) -> Session:
 
 
 def _credentials(config: Snowflake) -> dict[str, Any]:
+    if config.private_key is None and config.oauth_token is not None:
+        return {"authenticator": "oauth", "token": config.oauth_token.reveal()}
     if config.private_key is None:
         return {"password": config.password.reveal()} if config.password else {}
     phrase = config.private_key_passphrase.reveal().encode() if config.private_key_passphrase else None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeward.names import snowflake_identifier as quoted
-from snowflake.lakehouse.template import qualified, sql_type
+from snowflake.lakehouse.template import qualified, sql_type, stage_path
 
 ACTION, IS_UPDATE, COPIES = "__action", "__is_update", "__copies"
 _MARKS = ((ACTION, "VARCHAR"), (IS_UPDATE, "BOOLEAN"), (COPIES, "NUMBER(19,0)"))
@@ -48,15 +48,17 @@ def create(target: Target) -> str:
 
 def create_staged(target: Target, staged: str) -> str:
     own = [(f"c{i}", _STAGED.get(kind, (kind, ""))[0]) for i, (_, kind) in enumerate(target.columns)]
-    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in (*own, *_MARKS))
+    columns = ", ".join(f"{quoted(name)} {sql_type(kind)}" for name, kind in (*own, *_MARKS))
     return f"CREATE TEMPORARY TABLE {quoted(staged)} ({columns})"
 
 
 def copy(target: Target, staged: str, stage: str, folder: str) -> str:
+    """Load the staged table from `folder`/ of the session's stage."""
     names = [quoted(n) for n in (*_places(target), *(name for name, _ in _MARKS))]
-    fields = ", ".join(f"$1:{n}" for n in names)
+    fields = ", ".join(f"$1:{column}" for column in names)
+    place = stage_path(((stage,), f"{folder}/"))
     return (
-        f"COPY INTO {quoted(staged)} ({', '.join(names)}) FROM (SELECT {fields} FROM @{stage}/{folder}/)"
+        f"COPY INTO {quoted(staged)} ({', '.join(names)}) FROM (SELECT {fields} FROM {place})"
         " FILE_FORMAT = (TYPE = PARQUET BINARY_AS_TEXT = FALSE) PURGE = TRUE"
     )
 
@@ -64,7 +66,7 @@ def copy(target: Target, staged: str, stage: str, folder: str) -> str:
 def merge(target: Target, staged: str) -> str:
     """Apply the last change of each key. Every key is there once already; a second would be an error of MERGE's own
     in Snowflake, and QUALIFY makes sure all the same."""
-    places, names = _places(target), [quoted(name) for name, _ in target.columns]
+    places, names = _places(target), [quoted(column) for column, _ in target.columns]
     keys = ", ".join(quoted(places[k]) for k in target.keys)
     on = " AND ".join(
         f"t.{names[k]} {'IS NOT DISTINCT FROM' if k in target.nullable_keys else '='} s.{quoted(places[k])}"
@@ -84,7 +86,7 @@ def merge(target: Target, staged: str) -> str:
 
 def append(target: Target, staged: str, copy_number: int) -> str:
     """Insert each staged row that is wanted at least `copy_number` times, once."""
-    names = ", ".join(quoted(name) for name, _ in target.columns)
+    names = ", ".join(quoted(column) for column, _ in target.columns)
     return (
         f"INSERT INTO {target.name} ({names}) SELECT {_values(target, alias=False)} FROM {quoted(staged)}"
         f" WHERE {quoted(COPIES)} >= {copy_number:d}"

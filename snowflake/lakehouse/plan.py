@@ -8,19 +8,36 @@ to date.
 
 from __future__ import annotations
 
+import fnmatch
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from gold.published import PublishedTable, published
 from lakeward.config import Config, Snowflake
 from lakeward.lake import Lake
+from lakeward.names import TableName, encode_path
+from lakeward.state import load_bronze, load_silver
+from snowflake.lakehouse.catalogs import catalog_values
+from snowflake.lakehouse.landing_sql import landing_values
 from snowflake.lakehouse.spelling import plain, refuse_twins, snowflake_type, spell, unquoted
 from snowflake.lakehouse.storage import Storage, relative, storage_of
 from snowflake.lakehouse.template import Values, comment, fill
 
 EXPORT_FOLDER = "export"
 EXPORT_SCHEMA = "{}__EXPORT"  # of a source schema's external tables
+DELTA_SCHEMA = "{}__SILVER"  # of its silver tables as Delta
+PUBLISHED_FILE = "lakeward/published.json"  # in the stage on the exports
 OWN_SCHEMA = "LAKEWARD"  # the stage, the file format, freshness, and the sink's positions
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole SQL, and what is still to be filled in before it can be run."""
+
+    text: str
+    missing: list[str]  # placeholders, as lines for a reader
+    tables: int  # published
 
 
 def render(lake: Lake, config: Config) -> str:
@@ -28,11 +45,16 @@ def render(lake: Lake, config: Config) -> str:
 
     Raises ConfigError for settings or table names that Snowflake cannot take as they are.
     """
+    return build(lake, config).text
+
+
+def build(lake: Lake, config: Config) -> Plan:
+    """The plan of `render`, and what it lacks. Errors as there."""
     tables = sorted(published(lake), key=lambda t: (t.kind == "freshness", t.schema, t.table))
     storage = storage_of(lake, config.snowflake)
-    values = _values(lake, config.snowflake, storage, tables)
-    parts = [fill(text, values).strip() for text in templates().values()]
-    return "\n\n".join([_heading(lake, storage, tables), *parts]) + "\n"
+    values = _values(lake, config, storage, tables)
+    parts = [made for text in templates().values() if (made := fill(text, values).strip())]
+    return Plan("\n\n".join([_heading(lake, storage, tables), *parts]) + "\n", storage.missing, len(tables))
 
 
 def templates() -> dict[str, str]:
@@ -56,23 +78,25 @@ def _heading(lake: Lake, storage: Storage, tables: list[PublishedTable]) -> str:
     return "\n".join(f"-- {comment(line)}" for line in lines)
 
 
-def _values(lake: Lake, config: Snowflake, storage: Storage, tables: list[PublishedTable]) -> Values:
+def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedTable]) -> Values:
+    config = whole.snowflake
     database = unquoted(config.database)
     provider = storage.provider
     exported = [t for t in tables if t.export_location is not None]
+    delta = delta_tables(lake, whole)
     own = (database, OWN_SCHEMA)
     refuse_twins(
         [
             (OWN_SCHEMA.lower(), ""),
             *[(t.schema, t.table) for t in tables],
-            *[(_export_schema(t), t.table) for t in exported],
+            *[(EXPORT_SCHEMA.format(t.schema), t.table) for t in exported],
+            *[(DELTA_SCHEMA.format(n.schema), n.table) for n in delta],
         ],
         config.names,
     )
     values: dict[str, Any] = {
         "database": database,
         "external_volume": plain(config.external_volume, "external_volume"),
-        "catalog_integration": plain(config.catalog_integration, "catalog_integration"),
         "storage_integration": plain(config.storage_integration, "storage_integration"),
         "read_role": unquoted(config.read_role),
         "warehouse": unquoted(config.warehouse) if config.warehouse else None,
@@ -87,21 +111,47 @@ def _values(lake: Lake, config: Snowflake, storage: Storage, tables: list[Publis
         "export_urls": [f"{storage.base_url}{EXPORT_FOLDER}/"],
         "stage": (*own, "EXPORTS"),
         "file_format": (*own, "PARQUET_FILES"),
-        "schemas": [{"schema": (database, s)} for s in _schemas(tables, exported, config)],
-        "tables": [
-            {
-                "table": (database, *_spelled(t, config)),
-                "metadata_file": relative(lake, t.metadata_file),
-            }
-            for t in tables
-        ],
-        "exports": [_export(lake, config, database, t) for t in exported],
+        "json_format": (*own, "JSON_FILES"),
+        "published": ((*own, "EXPORTS"), PUBLISHED_FILE),
+        "schemas": [{"schema": (database, s)} for s in _schemas(tables, exported, delta, config)],
+        "delta": bool(delta),
+        **_tables(lake, config, database, tables, delta),
     }
     freshness = next((t for t in tables if t.kind == "freshness"), None)
     if freshness is not None:
-        values["freshness"] = (database, *_spelled(freshness, config))
+        values["freshness"] = _place(freshness, config, database)
         values["freshness_view"] = (*own, "FRESHNESS_NOW")
-    return {**values, **_provider_settings(config, storage)}
+    catalog = catalog_values(config, storage, tables, delta=bool(delta))
+    landing = landing_values(lake, whole, storage)
+    values["schemas"] += [{"schema": schema} for schema in sorted({t["table"][:2] for t in landing["landed_tables"]})]
+    if landing["landing"]:
+        values["export_urls"].append(landing["landing_url"])
+    return {**values, **catalog, **landing, **_provider_settings(config, storage)}
+
+
+def _tables(
+    lake: Lake, config: Snowflake, database: str, tables: list[PublishedTable], delta: list[TableName]
+) -> dict[str, Any]:
+    """The tables of each way: Iceberg, external, Delta."""
+    return {
+        "tables": [
+            {
+                "table": _place(t, config, database),
+                "metadata_file": relative(lake, t.metadata_file),
+                "catalog_namespace": encode_path(t.schema),
+                "catalog_table": encode_path(t.table),
+            }
+            for t in tables
+        ],
+        "exports": [_export(lake, config, database, t) for t in tables if t.export_location is not None],
+        "delta_tables": [
+            {
+                "table": (database, spell(DELTA_SCHEMA.format(n.schema), config.names), spell(n.table, config.names)),
+                "base_location": f"silver/{n.folder}/",
+            }
+            for n in delta
+        ],
+    }
 
 
 def _provider_settings(config: Snowflake, storage: Storage) -> dict[str, Any]:
@@ -114,31 +164,50 @@ def _provider_settings(config: Snowflake, storage: Storage) -> dict[str, Any]:
     if storage.provider == "AZURE":
         return {"azure_tenant_id": storage.setting(config.azure_tenant_id, "azure_tenant_id", "YOUR-TENANT-ID")}
     if storage.provider == "S3COMPAT":
-        storage.missing.append("AWS_KEY_ID and AWS_SECRET_KEY of the external volume and of the stage")
-        return {"endpoint": storage.setting(config.storage_endpoint, "storage_endpoint", "s3.YOUR-PROVIDER.example")}
+        for name in ("storage_key_id", "storage_secret_key"):
+            if getattr(config, name) is None:
+                storage.missing.append(f"[snowflake] {name} is not set")
+        return {
+            "storage_key_id": "storage_key_id",
+            "storage_secret_key": "storage_secret_key",
+            "endpoint": storage.setting(config.storage_endpoint, "storage_endpoint", "s3.YOUR-PROVIDER.example"),
+        }
     return {}
 
 
-def _schemas(tables: list[PublishedTable], exported: list[PublishedTable], config: Snowflake) -> list[str]:
-    published_in = {_spelled(t, config)[0] for t in tables}
-    return sorted({OWN_SCHEMA, *published_in, *(spell(_export_schema(t), config.names) for t in exported)})
+def _schemas(
+    tables: list[PublishedTable], exported: list[PublishedTable], delta: list[TableName], config: Snowflake
+) -> list[str]:
+    sources = [] if config.catalog == "linked" else [t.schema for t in tables if t.kind != "freshness"]
+    sources += [EXPORT_SCHEMA.format(t.schema) for t in exported] + [DELTA_SCHEMA.format(n.schema) for n in delta]
+    return sorted({OWN_SCHEMA, *(spell(schema, config.names) for schema in sources)})
 
 
-def _spelled(table: PublishedTable, config: Snowflake) -> tuple[str, str]:
+def _place(table: PublishedTable, config: Snowflake, database: str) -> tuple[str, str, str]:
+    """Where an analyst finds the table."""
+    if config.catalog == "linked":  # by the catalog's own names, case and all
+        return unquoted(config.linked_database), encode_path(table.schema), encode_path(table.table)
     if table.kind == "freshness":
-        return OWN_SCHEMA, table.table.upper()
-    return spell(table.schema, config.names), spell(table.table, config.names)
+        return database, OWN_SCHEMA, table.table.upper()
+    return database, spell(table.schema, config.names), spell(table.table, config.names)
 
 
-def _export_schema(table: PublishedTable) -> str:
-    return EXPORT_SCHEMA.format(table.schema)
+def delta_tables(lake: Lake, config: Config) -> list[TableName]:
+    """The silver tables that [snowflake] delta shows as they are."""
+    globs = config.snowflake.delta
+    if not globs:
+        return []
+    bronze = load_bronze(lake).tables
+    names = [bronze[n].name for n in load_silver(lake).tables if n in bronze]
+    return sorted(n for n in names if any(fnmatch.fnmatchcase(str(n), glob) for glob in globs))
 
 
 def _export(lake: Lake, config: Snowflake, database: str, table: PublishedTable) -> dict[str, Any]:
     assert table.export_location is not None, "only exported tables come here"
     folder = relative(lake, table.export_location).removeprefix(f"{EXPORT_FOLDER}/")
+    schema = spell(EXPORT_SCHEMA.format(table.schema), config.names)
     return {
-        "table": (database, spell(_export_schema(table), config.names), spell(table.table, config.names)),
+        "table": (database, schema, spell(table.table, config.names)),
         "columns": [(spell(name, config.names), snowflake_type(kind), name) for name, kind in table.columns],
         "location": ((database, OWN_SCHEMA, "EXPORTS"), f"{folder}/"),
     }

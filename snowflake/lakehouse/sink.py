@@ -16,8 +16,10 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,10 +29,11 @@ from lakeward import crash
 from lakeward.config import Config
 from lakeward.errors import TerminalError, TransientError, UsageError
 from lakeward.lake import Lake
-from lakeward.names import spark_identifier
+from lakeward.names import snowflake_identifier, spark_identifier
 from lakeward.schema import TableSchema
 from lakeward.state import SilverTable, load_bronze, load_silver
 from snowflake.lakehouse import merge_sql, positions
+from snowflake.lakehouse.batches import steps
 from snowflake.lakehouse.connection import Session, connect
 from snowflake.lakehouse.merge_sql import Target
 from snowflake.lakehouse.plan import OWN_SCHEMA
@@ -63,6 +66,7 @@ class Work:
     path: str
     columns: list[str]  # of silver, in its order
     target: Target
+    cut: str  # epoch:file:pos that this brings the destination to
 
 
 @dataclass(frozen=True)
@@ -94,18 +98,23 @@ def run(spark: SparkSession, lake: Lake, config: Config, tables: Sequence[str]) 
     try:
         for name in chosen:
             work = _work(own, lake, config, bronze.tables[name].schema, silver.tables[name])
-            for attempt in range(1, ATTEMPTS_MAX + 1):
+            count: int | None = None
+            failed = 0  # in a row
+            while True:
                 try:
                     session = session or _open(config)
-                    count = sink_table(session, own, lake, config, work)
-                    break
+                    step = next_step(session, own, work, config.snowflake.sink_batch_rows)
+                    some = sink_table(session, own, lake, config, step)
+                    count, failed = count if some is None else (count or 0) + some, 0
+                    if step.silver.version == work.silver.version:
+                        break
                 except TransientError as error:
                     if session is not None:
                         session.close()
-                    session = None
-                    if attempt == ATTEMPTS_MAX:
+                    session, failed = None, failed + 1
+                    if failed == ATTEMPTS_MAX:
                         raise
-                    pause = PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                    pause = PAUSE_SECONDS * 2 ** (failed - 1) * random.uniform(0.5, 1.5)
                     log.warning("%s: %s; again in %.1f s", name, error.message, pause)
                     time.sleep(pause)
             done, total = done + (count is not None), total + (count or 0)
@@ -113,6 +122,31 @@ def run(spark: SparkSession, lake: Lake, config: Config, tables: Sequence[str]) 
         if session is not None:
             session.close()
     return SinkReport(done, total)
+
+
+def next_step(session: Session, spark: SparkSession, work: Work, rows_max: int) -> Work:
+    """`work` up to the version of silver at which its next batch ends."""
+    before = positions.read(session, (work.target.schema, work.target.table))
+    last = work.silver.version
+    # Older versions lack a column that was added since, and are then applied together with it.
+    if before is None or not _stands(before, work) or before.columns != work.target.columns:
+        return work
+    if last - before.version <= 1:
+        return work
+    stop = steps(changes_per_version(spark, work.path, (before.version + 1, last)), last, rows_max)[0]
+    # What stands between two cuts bears the earlier one.
+    return work if stop == last else replace(work, silver=replace(work.silver, version=stop), cut=before.cut)
+
+
+def changes_per_version(spark: SparkSession, path: str, versions: tuple[int, int]) -> dict[int, int]:
+    """How many rows the change feed has of each version; nothing where the feed is gone."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    try:
+        feed = reader.option("startingVersion", versions[0]).option("endingVersion", versions[1]).load(path)
+        counted = feed.groupBy(changes.VERSION).count().collect()
+    except (PySparkException, Py4JJavaError):
+        return {}  # `sink_table` says so and loads all rows again
+    return {int(version): int(count) for version, count in counted}
 
 
 def sink_table(session: Session, spark: SparkSession, lake: Lake, config: Config, work: Work) -> int | None:
@@ -124,14 +158,12 @@ def sink_table(session: Session, spark: SparkSession, lake: Lake, config: Config
     if before is not None and there and _stands(before, work) and before.version == work.silver.version:
         return None
     batch = _batch(spark, work, before if there else None)
-    after = SinkPosition(
-        work.silver_id, work.silver.generation, work.silver.version, str(work.silver.cut), target.columns
-    )
+    after = SinkPosition(work.silver_id, work.silver.generation, work.silver.version, work.cut, target.columns)
     frame = staged_frame(batch.frame, work.columns)
     with staged(session, lake, frame, target, rows_max=config.snowflake.sink_file_rows) as name:
         before = _shape(session, work, there, before)
         crash.point("sink.after_stage")
-        count = session.rows(f'SELECT COUNT(*) FROM "{name}"')[0][0]
+        count = session.rows(f"SELECT COUNT(*) FROM {snowflake_identifier(name)}")[0][0]
         with session.transaction():
             _apply(session, target, name, batch)
             positions.move(session, place, before, after)
@@ -170,7 +202,7 @@ def _work(spark: SparkSession, lake: Lake, config: Config, schema: TableSchema, 
         keys,
         nullable,
     )
-    return Work(there, silver, found.id, path, columns, target)
+    return Work(there, silver, found.id, path, columns, target, str(silver.cut))
 
 
 def _stands(before: SinkPosition, work: Work) -> bool:

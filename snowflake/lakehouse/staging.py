@@ -66,7 +66,7 @@ def staged(session: Session, lake: Lake, frame: DataFrame, target: Target, *, ro
         session.run(merge_sql.create_staged(target, name))
         session.run(f"CREATE OR REPLACE TEMPORARY STAGE {snowflake_identifier(STAGE)}")
         if _upload(session, fs, f"{root}/{STATE_FOLDER}/sink"):
-            session.run(merge_sql.copy(target, name, snowflake_identifier(STAGE), "batch"))
+            session.run(merge_sql.copy(target, name, STAGE, "batch"))
         yield name
     finally:
         fs.delete_dir(f"{root}/{STATE_FOLDER}/sink")

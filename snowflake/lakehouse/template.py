@@ -9,8 +9,12 @@ that inserts text as it is:
     {{url:x}}               a string that is a storage URL ending in /         's3://bucket/lake/'
     {{path:x}}              a string that is a path in the lake: relative, without a leading / and without ..
     {{literals:x}}          a list of strings                                  ('a', 'b')
-    {{stage_path:x}}        (stage, path) as a location                        @"LAKE"."LAKEWARD"."S"/shop/trips/
+    {{stage_path:x}}        (stage, folder/) or (stage, file) as a location    @"LAKE"."LAKEWARD"."S"/shop/trips/
+    {{literal_name:x}}      a name of several parts, as a string               '"LAKE"."LAKEWARD"."F"'
+    {{secret:x}}            a place for a secret of the configuration, which is put there only when the statement is run
     {{external_columns:x}}  (name, type, field) each as a column of an external table
+    {{landed_columns:x}}    (name, type, field) each as a column out of an event's image
+    {{landed_keys:x}}       the fields of a key, out of an event's image
     {{comment:x}}           text within a comment, on one line
 
 Whole lines are repeated or left out by comments, so that a file stays readable as SQL:
@@ -33,7 +37,8 @@ Values = Mapping[str, Any]
 _PLACEHOLDER = re.compile(r"\{\{(\w+):(\w+)\}\}")
 _DIRECTIVE = re.compile(r"-- @(each|when|end)(?: (\w+))?$")
 _URL = re.compile(r"(s3|s3gov|s3china|s3compat|gcs|azure)://[^\x00-\x20]+/")
-_STAGE_PATH = re.compile(r"([A-Za-z0-9_=.-]+/)+")
+_STAGE_PATH = re.compile(r"([A-Za-z0-9_=.-]+/)+[A-Za-z0-9_=.-]*")
+_KEYWORD = re.compile(r"[A-Z]+([ _][A-Z]+)*")
 _TYPE = re.compile(r"[A-Z_]+(\(\d+(,\d+)?\))?")
 
 
@@ -113,9 +118,19 @@ def stage_path(place: tuple[Sequence[str], str]) -> str:
     """A stage and a folder in it. The folder stands outside of any quotes, so only characters that need none may be in
     it; Lakeward's own paths hold no others (`lakeward.names.encode_path`)."""
     stage, folder = place
-    if _STAGE_PATH.fullmatch(folder) is None:
-        raise ValueError(f"not a folder of the lake: {folder!r}")
+    if _STAGE_PATH.fullmatch(folder) is None or ".." in folder.split("/"):
+        raise ValueError(f"not a place in the lake: {folder!r}")
     return f"@{qualified(stage)}/{folder}"
+
+
+def literal_name(parts: Sequence[str]) -> str:
+    """A qualified name where Snowflake wants it as a string."""
+    return sql_literal(qualified(parts))
+
+
+def secret(setting: str) -> str:
+    """What stands for the secret of [snowflake] `setting` in everything that is printed or logged."""
+    return sql_literal(f"SECRET OF [snowflake] {setting}")
 
 
 def external_columns(columns: Sequence[tuple[str, str, str]]) -> str:
@@ -127,10 +142,32 @@ def _external_column(name: str, kind: str, field: str) -> str:
     return f"{snowflake_identifier(name)} {sql_type(kind)} AS (VALUE[{sql_literal(field)}]::{sql_type(kind)})"
 
 
+def landed_columns(columns: Sequence[tuple[str, str, str]]) -> str:
+    """(name, type, field) each as a column out of an event's image."""
+    return ",\n  ".join(f"{_landed(kind, field)} AS {snowflake_identifier(name)}" for name, kind, field in columns)
+
+
+def _landed(kind: str, field: str) -> str:
+    if kind == "BINARY":  # JSON holds bytes in Base64
+        return f"BASE64_DECODE_BINARY(image[{sql_literal(field)}]::VARCHAR)"
+    return f"image[{sql_literal(field)}]::{sql_type(kind)}"
+
+
+def landed_keys(fields: Sequence[str]) -> str:
+    return ", ".join(f"image[{sql_literal(field)}]::VARCHAR" for field in fields)
+
+
 def sql_type(kind: str) -> str:
     if _TYPE.fullmatch(kind) is None:
         raise ValueError(f"not a type of Snowflake: {kind!r}")
     return kind
+
+
+def keyword(words: str) -> str:
+    """A word of SQL's own that came from elsewhere: a privilege, a kind of object. Raises ValueError for another."""
+    if _KEYWORD.fullmatch(words) is None:
+        raise ValueError(f"no word of SQL: {words!r}")
+    return words
 
 
 def comment(text: str) -> str:
@@ -146,6 +183,10 @@ KINDS: Mapping[str, Callable[[Any], str]] = {
     "url": storage_url,
     "path": relative_path,
     "stage_path": stage_path,
+    "literal_name": literal_name,
+    "secret": secret,
     "external_columns": external_columns,
+    "landed_columns": landed_columns,
+    "landed_keys": landed_keys,
     "comment": comment,
 }

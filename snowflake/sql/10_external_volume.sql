@@ -1,3 +1,4 @@
+-- @when volume
 -- 10 Where Snowflake finds the lake. ALLOW_WRITES is TRUE by default; this lake is written by Lakeward alone.
 -- @when s3
 CREATE EXTERNAL VOLUME IF NOT EXISTS {{identifier:external_volume}}
@@ -48,9 +49,13 @@ CREATE EXTERNAL VOLUME IF NOT EXISTS {{identifier:external_volume}}
       STORAGE_PROVIDER = 'S3COMPAT'
       STORAGE_BASE_URL = {{url:base_url}}
       STORAGE_ENDPOINT = {{literal:endpoint}}
-      CREDENTIALS = (AWS_KEY_ID = 'YOUR-KEY-ID' AWS_SECRET_KEY = 'YOUR-SECRET-KEY') -- no secret is printed: fill in
+      CREDENTIALS = (
+        AWS_KEY_ID = {{secret:storage_key_id}}
+        AWS_SECRET_KEY = {{secret:storage_secret_key}}
+      )
     )
   )
   ALLOW_WRITES = FALSE;
 -- @end
 DESC EXTERNAL VOLUME {{identifier:external_volume}};
+-- @end

@@ -1,5 +1,14 @@
+-- @when by_path
 -- 31 Move each table to gold's current snapshot. Run this after every run of gold, outside of a transaction; freshness
 --    comes last, so that it never claims what is not there.
 -- @each tables
 ALTER ICEBERG TABLE {{name:table}} REFRESH {{path:metadata_file}};
+-- @end
+-- @end
+-- @when by_name
+-- 31 Move each table to the catalog's current snapshot. Run this after every run of gold; freshness comes last, so that
+--    it never claims what is not there.
+-- @each tables
+ALTER ICEBERG TABLE {{name:table}} REFRESH;
+-- @end
 -- @end

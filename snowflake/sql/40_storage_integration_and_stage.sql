@@ -26,6 +26,10 @@ CREATE FILE FORMAT IF NOT EXISTS {{name:file_format}}
   TYPE = PARQUET
   USE_LOGICAL_TYPE = TRUE
   BINARY_AS_TEXT = FALSE;
+CREATE FILE FORMAT IF NOT EXISTS {{name:json_format}}
+  TYPE = JSON
+  COMPRESSION = AUTO
+  STRIP_OUTER_ARRAY = FALSE;
 -- @when integrated
 CREATE STAGE IF NOT EXISTS {{name:stage}}
   URL = {{url:export_url}}
@@ -36,6 +40,6 @@ CREATE STAGE IF NOT EXISTS {{name:stage}}
 CREATE STAGE IF NOT EXISTS {{name:stage}}
   URL = {{url:export_url_s3compat}}
   ENDPOINT = {{literal:endpoint}}
-  CREDENTIALS = (AWS_KEY_ID = 'YOUR-KEY-ID' AWS_SECRET_KEY = 'YOUR-SECRET-KEY') -- no secret is printed: fill in
+  CREDENTIALS = (AWS_KEY_ID = {{secret:storage_key_id}} AWS_SECRET_KEY = {{secret:storage_secret_key}})
   FILE_FORMAT = (FORMAT_NAME = {{name:file_format}});
 -- @end

@@ -1,17 +1,30 @@
--- 42 How fresh each table is. The columns are named by their place, whatever case Snowflake keeps Iceberg's names in.
---    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too.
+-- 42 How fresh each table is, and whether what Snowflake shows is behind what gold has published. FRESHNESS is what
+--    Snowflake shows (it is refreshed last); gold's own word is the file published.json, read from the stage at each query.
+--    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too. The columns of
+--    FRESHNESS are named by their place, whatever case Snowflake keeps Iceberg's names in.
 -- @when freshness
 CREATE OR REPLACE VIEW {{name:freshness_view}} (
-  TABLE_SCHEMA, TABLE_NAME, KIND, CUT, ROW_COUNT, SOURCE_COMMIT_AT, PUBLISHED_AT, AGE_SECONDS, PUBLISHED_SECONDS_AGO
+  TABLE_SCHEMA, TABLE_NAME, KIND, CUT, ROW_COUNT, SOURCE_COMMIT_AT, PUBLISHED_AT, AGE_SECONDS, PUBLISHED_SECONDS_AGO,
+  GOLD_CUT, GOLD_PUBLISHED_AT, BEHIND
 )
 AS
 WITH f (
   TABLE_SCHEMA, TABLE_NAME, KIND, CUT, EPOCH, FILE, POS, SOURCE_COMMIT_MS, SOURCE_COMMIT_AT, PUBLISHED_AT, ROW_COUNT,
   METADATA_FILE
-) AS (SELECT * FROM {{name:freshness}})
+) AS (SELECT * FROM {{name:freshness}}),
+g (TABLE_SCHEMA, TABLE_NAME, KIND, CUT, PUBLISHED_AT, METADATA_FILE) AS (
+  SELECT
+    $1:table_schema::VARCHAR, $1:table_name::VARCHAR, $1:kind::VARCHAR, $1:cut::VARCHAR,
+    TO_TIMESTAMP_LTZ($1:published_ms::NUMBER, 3), $1:metadata_file::VARCHAR
+  FROM {{stage_path:published}} (FILE_FORMAT => {{literal_name:json_format}})
+)
 SELECT
-  f.TABLE_SCHEMA, f.TABLE_NAME, f.KIND, f.CUT, f.ROW_COUNT, f.SOURCE_COMMIT_AT, f.PUBLISHED_AT,
+  COALESCE(f.TABLE_SCHEMA, g.TABLE_SCHEMA), COALESCE(f.TABLE_NAME, g.TABLE_NAME), COALESCE(f.KIND, g.KIND),
+  f.CUT, f.ROW_COUNT, f.SOURCE_COMMIT_AT, f.PUBLISHED_AT,
   DATEDIFF('second', f.SOURCE_COMMIT_AT, CURRENT_TIMESTAMP()) AS AGE_SECONDS,
-  DATEDIFF('second', f.PUBLISHED_AT, CURRENT_TIMESTAMP()) AS PUBLISHED_SECONDS_AGO
-FROM f;
+  DATEDIFF('second', f.PUBLISHED_AT, CURRENT_TIMESTAMP()) AS PUBLISHED_SECONDS_AGO,
+  g.CUT, g.PUBLISHED_AT,
+  f.CUT IS DISTINCT FROM g.CUT OR f.METADATA_FILE IS DISTINCT FROM g.METADATA_FILE AS BEHIND
+FROM f
+FULL OUTER JOIN g ON f.TABLE_SCHEMA = g.TABLE_SCHEMA AND f.TABLE_NAME = g.TABLE_NAME;
 -- @end

@@ -38,6 +38,7 @@ def test_each_change_of_a_followed_table_is_recorded_with_what_was_done(flavour,
         for statement in (
             "ALTER TABLE shop.kept ADD COLUMN w INT",
             "ALTER TABLE shop.kept MODIFY v VARCHAR(200)",
+            "ALTER TABLE shop.kept MODIFY v VARCHAR(50)",
             "TRUNCATE TABLE shop.kept",
             "ALTER TABLE shop.people ALTER email SET DEFAULT 'jane@example.com' /* jane@example.com */",
             "DROP TABLE shop.gone",
@@ -50,15 +51,16 @@ def test_each_change_of_a_followed_table_is_recorded_with_what_was_done(flavour,
     found = recorded(lake)
     assert [(r["table"], r["change"], r["done"]) for r in found] == [
         ("kept", "alter table", "followed"),
+        ("kept", "alter table", "followed"),
         ("kept", "alter table", "read again"),
         ("kept", "truncate", "followed"),
-        ("people", "alter table", found[3]["done"]),
+        ("people", "alter table", "followed"),
         ("gone", "drop table", "stopped"),
         ("old", "rename table", "stopped"),
     ]
     assert found[0]["statement"] == "ALTER TABLE shop.kept ADD COLUMN w INT"
     assert "jane" not in str(found)
-    assert found[3]["statement"].startswith("ALTER TABLE shop . people ALTER email SET DEFAULT ?")
+    assert found[-3]["statement"].startswith("ALTER TABLE shop . people ALTER email SET DEFAULT ?")
     assert all(r["ts_ms"] > 0 and r["transaction_id"] and r["source"]["pos"] > 0 for r in found)
 
 

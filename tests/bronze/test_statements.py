@@ -2,6 +2,7 @@
 
 import pytest
 
+from bronze.binlog.effects import Definition, DropColumn, ModifyColumn, RenameColumn
 from bronze.binlog.statements import (
     Alter,
     Create,
@@ -73,7 +74,7 @@ def test_a_statement_has_these_effects(sql, expected):
         "COMMENT = 'ADD x INT NOT NULL, really'",
         "ENGINE=InnoDB ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE 8",
         "ENGINE = 'InnoDB'",
-        "AUTO_INCREMENT = 100, DEFAULT CHARACTER SET utf8mb4 COLLATE = utf8mb4_bin",
+        "AUTO_INCREMENT = 100",
         "RENAME INDEX a TO b, ALTER INDEX i INVISIBLE",
         "ALTER COLUMN c SET DEFAULT 5, ALTER d DROP DEFAULT",
         "DROP FOREIGN KEY f, DROP CHECK c",
@@ -129,20 +130,24 @@ def test_a_nullable_column_without_default_is_plainly_added(clauses, adds):
         "ADD PRIMARY KEY (a)",
         "ADD CONSTRAINT p PRIMARY KEY (a)",
         "DROP PRIMARY KEY",
-        "DROP x",
-        "DROP COLUMN IF EXISTS x",
-        "MODIFY a BIGINT",
-        "CHANGE a b INT",
-        "RENAME COLUMN a TO b",
         "CONVERT TO CHARACTER SET utf8mb4",
         "TRUNCATE PARTITION p0",
         "DROP PARTITION p0",
         "IMPORT TABLESPACE",
         "ENGINE = BLACKHOLE",
-        "ADD INDEX (a), DROP x",
-        "/*!80000 DROP x */",
         "ADD SYSTEM VERSIONING",
         "FROBNICATE",
+        "MODIFY a INT AS (b + 1)",
+        "MODIFY a FLOAT(7,4)",
+        "MODIFY a INT ZEROFILL",
+        "MODIFY a JSON",
+        "MODIFY a INT PRIMARY KEY",
+        "MODIFY a ENUM('a\\\\b')",
+        "MODIFY a VARCHAR(9) COLLATE uca1400_ai_ci",
+        "MODIFY a VARCHAR(9) CHARACTER SET latin1 COLLATE utf8mb4_bin",
+        "CHANGE a INT",
+        "RENAME COLUMN a",
+        "DROP COLUMN a b",
     ],
 )
 def test_any_other_alter_is_not_harmless(clauses):
@@ -150,6 +155,45 @@ def test_any_other_alter_is_not_harmless(clauses):
     assert isinstance(effect, Alter)
     assert effect.table == T
     assert not effect.harmless
+
+
+@pytest.mark.parametrize(
+    ("clauses", "changes"),
+    [
+        ("DROP x, ADD INDEX (a)", [DropColumn("x")]),
+        ("/*!80000 DROP COLUMN IF EXISTS `partition` */", [DropColumn("partition", True)]),
+        ("DROP COLUMN x CASCADE", [DropColumn("x")]),
+        ("RENAME COLUMN a TO `b c`, RENAME COLUMN b TO d", [RenameColumn("a", "b c"), RenameColumn("b", "d")]),
+        (
+            "MODIFY a BIGINT UNSIGNED NOT NULL AUTO_INCREMENT",
+            [ModifyColumn("a", Definition("bigint unsigned", None, False, True))],
+        ),
+        (
+            "MODIFY a DECIMAL(12, 2) DEFAULT -1.5 COMMENT 'NOT NULL' AFTER b",
+            [ModifyColumn("a", Definition("decimal(12,2)"))],
+        ),
+        (
+            "CHANGE COLUMN a b ENUM('x','it''s') CHARACTER SET latin1 DEFAULT 'x'",
+            [ModifyColumn("a", Definition("enum('x','it''s')", "latin1")), RenameColumn("a", "b")],
+        ),
+        (
+            "MODIFY a VARCHAR(9) COLLATE utf8mb4_bin DEFAULT (upper('a'))",
+            [ModifyColumn("a", Definition("varchar(9)", "utf8mb4"))],
+        ),
+        (
+            "MODIFY a DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6) FIRST",
+            [ModifyColumn("a", Definition("datetime(6)"))],
+        ),
+        ("MODIFY a TIMESTAMP", [ModifyColumn("a", Definition("timestamp", nullable=False))]),
+    ],
+)
+def test_changes_of_columns_are_told_one_by_one(clauses, changes):
+    assert effects(f"ALTER TABLE t {clauses}", "shop") == (Alter(T, True, changes=tuple(changes)),)
+
+
+def test_a_default_character_set_is_told():
+    clauses = "AUTO_INCREMENT = 100, DEFAULT CHARACTER SET utf8mb4 COLLATE = utf8mb4_bin"
+    assert effects(f"ALTER TABLE t {clauses}", "shop") == (Alter(T, True, recharsets=True),)
 
 
 def test_alter_ignore_may_delete_rows():

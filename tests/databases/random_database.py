@@ -1,4 +1,4 @@
-"""Random databases: schemas over the whole type table, keys, charsets and row sizes, and traffic on them.
+"""Random databases: schemas over the whole type table, keys, charsets and row sizes, and statements on their rows.
 
 Everything follows from a seed and the server's flavour, so a failing seed is a test case.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 Literal = Callable[[random.Random], str]
@@ -205,16 +205,6 @@ def change(r: random.Random, table: RandomTable) -> str:
     if r.random() < 0.35:
         return f"DELETE FROM `{_q(table.name)}` {rows}"
     return f"UPDATE IGNORE `{_q(table.name)}` SET `{name}` = {kind.literal(r)} {rows}"
-
-
-def traffic(seed: int, tables: list[RandomTable], transactions: int) -> Iterator[list[str]]:
-    """Transactions, each a list of statements, over several tables."""
-    r = random.Random(f"{seed} traffic")
-    for _ in range(transactions):
-        if r.random() < 0.02:
-            yield [f"TRUNCATE TABLE `{_q(r.choice(tables).name)}`"]
-            continue
-        yield [r.choice([insert, insert, change])(r, r.choice(tables)) for _ in range(r.choice([1, 2, 6]))]
 
 
 def _q(name: str) -> str:

@@ -54,15 +54,17 @@ class _Prepared:
 class Traffic:
     """Changes of a database's tables. `tables` is what they are now."""
 
-    def __init__(self, seed: int, database: Database, tables: Sequence[RandomTable]) -> None:
+    def __init__(self, seed: int, database: Database, tables: Sequence[RandomTable], *, definitions: int = 3) -> None:
         self.random = random.Random(f"{seed} {database.flavour} sessions")
         self.seed = seed
+        self.definitions = definitions  # of a hundred transactions, about
         self.database = database
         self.tables = list(tables)
         for table in self.tables:
             if self.random.random() < 0.3:
                 table.columns.append(("doc", DOCUMENT))
         self.numbers = itertools.count(1)
+        self.gone: list[str] = []  # names that columns had
         self.idle: list[Connection] = []
         self.refused: Counter[int] = Counter()
         self.left: _Prepared | None = None  # until the next burst
@@ -130,7 +132,8 @@ class Traffic:
     def _transaction(self, session: Connection, tables: Sequence[RandomTable], *, deep: bool = True) -> None:
         """One transaction, or what stands between transactions, over some of `tables`."""
         r = self.random
-        what = r.choices(["rows", "alone", "xa", "truncate", "ddl", "flush"], [60, 20, 6 if deep else 0, 2, 3, 2])[0]
+        weights = [60, 20, 6 if deep else 0, 2, self.definitions, 2]
+        what = r.choices(["rows", "alone", "xa", "truncate", "ddl", "flush"], weights)[0]
         if what == "rows":
             self._rows(session, tables)
         elif what == "alone":
@@ -227,6 +230,8 @@ class Traffic:
             "drop",
             "rename column",
             "modify",
+            "widen",
+            "reorder",
             "index",
             "swap",
             "rename",
@@ -254,6 +259,8 @@ class Traffic:
         kind = r.choice(self.kinds) if plain else Kind("INT NOT NULL DEFAULT 5", lambda r: str(r.randint(0, 99)))
         place = r.randint(0, len(table.columns))
         name = f"{r.choice(['added ', 'x.z '])}{next(self.numbers)}"
+        if self.gone and r.random() < 0.3:  # refused where the table has it
+            name = r.choice(self.gone)
         where = "FIRST" if place == 0 else f"AFTER {q(table.columns[place - 1][0])}"
         if self._run(session, f"ALTER TABLE {q(table.name)} ADD COLUMN {q(name)} {kind.ddl} {where}"):
             table.columns.insert(place, (name, kind))
@@ -263,14 +270,23 @@ class Traffic:
         alter = f"ALTER TABLE {q(table.name)}"
         if what == "drop" and self._run(session, f"{alter} DROP COLUMN {q(name)}"):
             del table.columns[place]
+            self.gone.append(name)
         elif what == "rename column":
+            self.gone.append(name)
             new = f"named {next(self.numbers)}"
             if self._run(session, f"{alter} RENAME COLUMN {q(name)} TO {q(new)}"):
                 table.columns[place] = (new, kind)
-        elif what == "modify":
-            kind = self.random.choice(self.kinds)
+        elif what in ("modify", "widen"):
+            kind = (
+                self.random.choice(self.kinds) if what == "modify" else Kind(_wider(kind.ddl), kind.literal, kind.key)
+            )
             if self._run(session, f"{alter} MODIFY {q(name)} {kind.ddl}"):
                 table.columns[place] = (name, kind)
+        elif what == "reorder":
+            new = f"moved {next(self.numbers)}"
+            if self._run(session, f"{alter} CHANGE {q(name)} {q(new)} {kind.ddl} FIRST"):
+                del table.columns[place]
+                table.columns.insert(0, (new, kind))
 
     def _swap(self, session: Connection, table: RandomTable) -> None:
         """As online schema change tools do it: a copy takes the table's place."""
@@ -286,6 +302,33 @@ class Traffic:
         self._run(session, f"DROP TABLE {q(table.name)}")
         self._run(session, made.create())
         table.columns, table.keys = made.columns, made.keys
+
+
+_WIDER = (
+    ("TINYINT", "INT"),
+    ("SMALLINT", "INT"),
+    ("MEDIUMINT", "BIGINT"),
+    ("INT", "BIGINT"),
+    ("FLOAT", "DOUBLE"),
+    ("DECIMAL(5,0)", "DECIMAL(9,2)"),
+    ("DECIMAL(10,2)", "DECIMAL(20,6)"),
+    ("VARCHAR(60)", "VARCHAR(70)"),
+    ("VARBINARY(40)", "VARBINARY(50)"),
+    ("CHAR(12)", "CHAR(14)"),
+    ("DATETIME(0)", "DATETIME(4)"),
+    ("BIT(7)", "BIT(33)"),
+    ("'ü')", "'ü','new')"),
+)
+
+
+def _wider(ddl: str) -> str:
+    """A type with room for every value of this one; the type itself where none is known."""
+    for narrow, wide in _WIDER:
+        if ddl.startswith(narrow) and ddl != "TINYINT(1)":
+            return wide + ddl[len(narrow) :]
+        if narrow[0] == "'":
+            return ddl.replace(narrow, wide, 1)
+    return ddl
 
 
 def _settings(r: random.Random, flavour: str) -> dict[str, str]:

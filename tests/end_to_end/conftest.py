@@ -22,6 +22,7 @@ from lakeward.cli.proof import prove
 from lakeward.cli.stages import bronze_stage, gold_stage, silver_stage
 from lakeward.cli.status import document
 from lakeward.names import TableName
+from lakeward.state import BronzeState, load_bronze
 from silver.verify import Proof
 
 LAKEWARD = str(Path(sys.executable).with_name("lakeward"))
@@ -63,6 +64,9 @@ class Pipeline:
 
     def status(self) -> dict[str, Any]:
         return {t["name"].partition(".")[2]: t for t in document(self.app.lake)["tables"]}
+
+    def bronze_state(self) -> BronzeState:
+        return load_bronze(self.app.lake)
 
     def table_name(self, table: str) -> TableName:
         return TableName(self.database.name, table)

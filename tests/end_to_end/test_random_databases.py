@@ -1,5 +1,8 @@
 """A database that nobody designed for, with random traffic, equals its lake after every round.
 
+Its sessions are those of `databases.random_sessions`: rows, XA transactions, partial images, and tables that are
+altered, renamed, swapped and made anew. After the first round some table is read again while traffic goes on.
+
 LAKEWARD_SEEDS is how many seeds to try on each server (3), LAKEWARD_FIRST_SEED where to begin. Each seed is a schema of
 its own, and up to TOGETHER of them share a lake and its runs, which cost more than what the seeds put into them. Where
 a shared run fails, its seeds are tried again in halves, so that the one it fails for is told.
@@ -10,13 +13,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pymysql
 import pytest
-from databases.random_database import RandomTable, random_tables, traffic
+from databases.random_database import random_tables
+from databases.random_sessions import Traffic
 from servers.running import Database
 
+from bronze.resnapshot import mark
 from lakeward.embedded.server import EmbeddedServer
 
 FIRST = int(os.environ.get("LAKEWARD_FIRST_SEED", "1"))
@@ -66,31 +71,36 @@ def _faults(seeds: Sequence[int], server: EmbeddedServer, lake: Callable[..., An
 
 def _round_trip(pipeline: Any, databases: Mapping[int, Database]) -> Faults:
     """The seeds' databases through the pipeline, with traffic before each of three runs; what differs then."""
-    tables = {seed: random_tables(seed, database.flavour) for seed, database in databases.items()}
-    for seed, database in databases.items():
-        database.execute("SET sql_mode = ''")
-        for table in tables[seed]:
-            database.execute(table.create())
-    for part, transactions in enumerate((30, 40, 40)):
+    with contextlib.ExitStack() as stack:
+        sessions = {}
         for seed, database in databases.items():
-            _change(database, seed * 100 + part, tables[seed], transactions)
+            tables = random_tables(seed, database.flavour)
+            sessions[seed] = stack.enter_context(Traffic(seed, database, tables, definitions=8))
+            sessions[seed].create()
+        for part in range(3):
+            for traffic in sessions.values():
+                traffic.burst(4)
+            if part != 1:
+                pipeline.run()
+            else:
+                _read_one_again(pipeline, sessions)
+        proofs, doubled = pipeline.verify().tables, pipeline.doubled()
+        found: Faults = {}
+        for seed, database in databases.items():
+            mine = [t for t in proofs if t.name.startswith(f"{database.name}.")]
+            found[seed] = [f"{t.name} differs: {t.differences[:3]}" for t in mine if not t.equal]
+            found[seed] += [f"{name} holds an event twice" for name in doubled if name.startswith(f"{database.name}.")]
+            if len(mine) != len(sessions[seed].tables):
+                found[seed].append(f"the lake has only {[t.name for t in mine]}")
+        return found
+
+
+def _read_one_again(pipeline: Any, sessions: Mapping[int, Traffic]) -> None:
+    """`lakeward resnapshot` of a table of each seed, with traffic while it is read."""
+    followed = [n for n, t in pipeline.bronze_state().tables.items() if t.status == "streaming"]
+    chosen = [next((n for n in followed if n.startswith(f"{t.database.name}.")), None) for t in sessions.values()]
+    mark(lambda: pipeline.spark, pipeline.app.lake, [name for name in chosen if name])
+    with ThreadPoolExecutor(1) as pool:
+        load = pool.submit(lambda: [traffic.burst(1) for traffic in sessions.values()])
         pipeline.run()
-    proofs, doubled = pipeline.verify().tables, pipeline.doubled()
-    found: Faults = {}
-    for seed, database in databases.items():
-        mine = [t for t in proofs if t.name.startswith(f"{database.name}.")]
-        found[seed] = [f"{t.name} differs: {t.differences[:3]}" for t in mine if not t.equal]
-        found[seed] += [f"{name} holds an event twice" for name in doubled if name.startswith(f"{database.name}.")]
-        if len(mine) != len(tables[seed]):
-            found[seed].append(f"the lake has only {[t.name for t in mine]}")
-    return found
-
-
-def _change(database: Database, seed: int, tables: list[RandomTable], transactions: int) -> None:
-    with database.root.cursor() as cursor:
-        for statements in traffic(seed, tables, transactions):
-            cursor.execute("BEGIN")
-            for statement in statements:
-                with contextlib.suppress(pymysql.DataError):  # one server refuses a value that the other takes
-                    cursor.execute(statement)
-            cursor.execute("COMMIT")
+        load.result()

@@ -27,7 +27,7 @@ def folded(events: Sequence[Event], table: BronzeTable, end: Position) -> Counte
     """
     assert table.start is not None
     rows = _Rows(table.schema)
-    for event in events:
+    for event in (_renamed(e, table.renamed) for e in events):
         source = event["source"]
         if source["snapshot"]:
             counts = source["generation"] == table.generation
@@ -36,6 +36,15 @@ def folded(events: Sequence[Event], table: BronzeTable, end: Position) -> Counte
         if counts:
             rows.take(event)
     return rows.content()
+
+
+def _renamed(event: Event, renamed: Sequence[Sequence[str]]) -> Event:
+    """The event under the names that its table's columns have now, as bronze's own table shows it."""
+    for old, new in renamed:
+        images = {i: {new if n == old else n: v for n, v in event[i].items()} for i in ("before", "after") if event[i]}
+        absent = {k: [new if n == old else n for n in event["source"][k] or []] for k in ("absent", "before_absent")}
+        event = {**event, **images, "source": {**event["source"], **absent}}
+    return event
 
 
 def row_of(schema: TableSchema, values: Mapping[str, Any]) -> Row:

@@ -84,6 +84,7 @@ class Sparkless:
             "bronze.schema_changes.commit": self._commit,
             "bronze.schema_changes.ensure": lambda *_: None,
             "bronze.batch.add_columns": lambda *_: None,
+            "bronze.batch.reshape_images": lambda *_: None,
             "bronze.batch.image_fields": lambda *_: {},
         }
         with contextlib.ExitStack() as stack:

@@ -20,6 +20,11 @@ from lakeward.config import TableConfig
 from lakeward.schema import TableSchema
 from lakeward.state import load_silver
 
+SIZES: list[dict[str, int]] = [  # how large Silver takes a table and its batch to be: each way of writing is tried
+    {},
+    {"silver.merge.REWRITTEN_BYTES_MAX": -1, "silver.prune.LISTED_BYTES_MIN": 0},
+    {"silver.merge.REWRITTEN_BYTES_MAX": -1, "silver.local.ROWS_MAX": -1},
+]
 SEEDS = [int(s) for s in os.environ.get("LAKEWARD_TEST_SEEDS", "1").split(",")]
 VALUES: dict[str, list[Any]] = {
     "int": list(range(6)),
@@ -163,7 +168,7 @@ def _instant(ms: int) -> datetime:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_silver_equals_a_model_whatever_happens_and_however_it_is_cut_into_runs(ledger, make_schema, seed):
+def test_silver_equals_a_model_whatever_happens_and_however_it_is_cut_into_runs(ledger, make_schema, monkeypatch, seed):
     shapes = {
         "users": ({"id": "int", "name": "varchar(9)", "score": "double"}, ("id",)),
         "pairs": ({"v": "double", "a": "int", "b": "varchar(9)", "raw": "varbinary(4)"}, ("b", "a")),
@@ -190,7 +195,9 @@ def test_silver_equals_a_model_whatever_happens_and_however_it_is_cut_into_runs(
         world.snapshot(model)
     ledger.silver()
     world.check()
-    for _ in range(2):
+    for turn in range(2):
+        for name, value in SIZES[(seed + turn) % len(SIZES)].items():
+            monkeypatch.setattr(name, value)
         for _ in range(world.random.randint(4, 15)):
             world.transaction()
         if world.random.random() < 0.5:

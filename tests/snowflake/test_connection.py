@@ -35,7 +35,7 @@ def test_an_error_says_what_to_mend_and_repeats_no_value(error, kind, hint):
     [
         ({}, "account is not set"),
         ({"account": "a"}, "user is not set"),
-        ({"account": "a", "user": "u"}, "neither private_key nor password"),
+        ({"account": "a", "user": "u"}, "neither private_key nor oauth_token nor password"),
         ({"account": "a", "user": "u", "private_key": "file:key"}, "not a PEM"),
     ],
 )
@@ -58,3 +58,30 @@ def test_an_encrypted_key_needs_its_phrase(tmp_path):
     opened = serialization.load_der_private_key(made["private_key"], None)
     assert isinstance(opened, rsa.RSAPrivateKey)
     assert opened.private_numbers() == key.private_numbers()
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"password": "env:SECRET"}, {"password": "hunter2"}),
+        ({"oauth_token": "env:SECRET", "password": "env:OTHER"}, {"authenticator": "oauth", "token": "hunter2"}),
+        ({"private_key": "file:key", "oauth_token": "env:OTHER"}, {"private_key"}),
+    ],
+)
+def test_a_login_sends_one_secret_and_commits_each_statement_by_itself(tmp_path, monkeypatch, given, sent):
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (tmp_path / "key").write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()))
+    monkeypatch.setenv("SECRET", "hunter2")
+    made: dict[str, object] = {}
+    monkeypatch.setattr("snowflake.connector.connect", lambda **settings: made.update(settings))
+    config = parse({"snowflake": {"account": "a", "user": "u", **given}}, folder=tmp_path).snowflake
+    connection.connect(config, purpose="apply")
+    secrets = {"password", "authenticator", "token", "private_key"}
+    held = {name: value for name, value in made.items() if name in secrets}
+    assert set(held) == sent if isinstance(sent, set) else held == sent
+    assert made["autocommit"] is True
+    parameters = made["session_parameters"]
+    assert isinstance(parameters, dict)
+    assert parameters["QUERY_TAG"] == "lakeward snowflake apply"
+    assert "hunter2" not in repr(config)

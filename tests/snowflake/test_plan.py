@@ -7,23 +7,25 @@ import os
 import re
 from pathlib import Path
 
+import hypothesis
 import pytest
 import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.published import CASES, PROVIDERS, gold_table, lake_with
+from servers.published import case as published_case
 from sqlglot import exp
 
-from gold.state import GoldState, GoldTable, save_gold
+from gold.state import GoldState, save_gold
 from lakeward.config import Config, parse
 from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
-from lakeward.position import Checkpoint, Position
 from snowflake.lakehouse import merge_sql, plan
 from snowflake.lakehouse.merge_sql import Target
+from snowflake.lakehouse.statements import bare, property_of, statements
 from snowflake.lakehouse.template import fill
 
 GOLDEN = Path(__file__).with_name("golden")
-CUT = Checkpoint(Position(1, 7, 4711), "", 1_700_000_000_000)
 _spec = importlib.util.spec_from_file_location("tokens", Path(__file__).with_name("tokens.py"))
 assert _spec is not None
 assert _spec.loader is not None
@@ -57,68 +59,21 @@ NAMES = st.lists(
 ).map("".join)
 
 
-def gold_table(root, schema, table, kind="mirror", columns=(), export=True):
-    folder = f"{schema}/{table}"
-    return GoldTable(
-        schema=schema,
-        table=table,
-        kind=kind,
-        identifier="",
-        location=f"{root}/gold/{folder}",
-        metadata_file=f"{root}/gold/{folder}/metadata/v3.metadata.json",
-        snapshot=1,
-        columns=[list(c) for c in columns],
-        rows=3,
-        cut=CUT,
-        published_ms=1_700_000_001_000,
-        export_location=f"{root}/export/{folder}/cut=1-7-4711" if export else None,
-    )
-
-
-def lake_with(tmp_path, root=None):
-    """A lake that has published two mirrors, a mart and its freshness, as if it were at `root`."""
-    at = root or str(tmp_path)
-    every = [("id", "int"), ("fare", "decimal(10,2)"), ("at", "timestamp_ntz"), ("ts", "timestamp"), ("j", "string")]
-    every += [("raw", "binary"), ("place", "struct<srid:int,wkb:binary>"), ("v", "array<float>"), ("x", "double")]
-    tables = [
-        gold_table(at, "shop", "trips", columns=every),
-        gold_table(at, "shop", "users", columns=[("id", "bigint"), ("on", "boolean"), ("day", "date")]),
-        gold_table(at, "marts", "revenue", "mart", export=False),
-        gold_table(at, "lakeward", "freshness", "freshness", export=False),
-    ]
-    lake = Lake(str(tmp_path))
-    save_gold(lake, GoldState(tables={f"{t.schema}.{t.table}": t for t in tables}))
-    if root is not None:
-        document = lake.read("gold")
-        lake = Lake(root)
-        lake.read = lambda name: document  # type: ignore[method-assign,assignment]
-    return lake
-
-
-CASES = {
-    "s3": ("s3a://bucket/lake", {"storage_aws_role_arn": "arn:aws:iam::1:role/r", "storage_aws_external_id": "e"}),
-    "gcs": ("gs://bucket/lake", {"warehouse": "analysts"}),
-    "azure": ("abfss://box@acc.dfs.core.windows.net/lake", {"azure_tenant_id": "t"}),
-    "s3compat": ("s3a://bucket/lake", {"storage_provider": "S3COMPAT", "storage_endpoint": "s3.example.com"}),
-}
-
-
 def settings(doc) -> Config:
     return parse({"snowflake": doc})
 
 
-@pytest.mark.parametrize("provider", CASES)
-def test_the_plan_is_the_golden_one(tmp_path, provider):
-    root, doc = CASES[provider]
-    made = plan.render(lake_with(tmp_path, root), settings(doc))
-    golden = GOLDEN / f"{provider}.sql"
+@pytest.mark.parametrize("case", CASES)
+def test_the_plan_is_the_golden_one(tmp_path, case):
+    made = plan.render(*published_case(tmp_path, case))
+    golden = GOLDEN / f"{case}.sql"
     if os.environ.get("LAKEWARD_WRITE_GOLDEN"):
         golden.write_text(made, encoding="utf-8")
     assert made == golden.read_text(encoding="utf-8")
-    assert "PLACEHOLDER" not in made or provider == "s3compat"
+    assert "PLACEHOLDER" not in made or case == "s3compat"
 
 
-@pytest.mark.parametrize("provider", CASES)
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_snowflake_never_writes_and_every_path_lies_below_the_volume(tmp_path, provider):
     root, doc = CASES[provider]
     made = plan.render(lake_with(tmp_path, root), settings(doc))
@@ -185,6 +140,7 @@ def test_settings_that_snowflake_cannot_take_are_refused(tmp_path, doc, message)
         plan.render(lake_with(tmp_path), settings(doc))
 
 
+@hypothesis.settings(deadline=None, max_examples=40)
 @given(NAMES, NAMES, NAMES)
 def test_no_name_leaves_its_quotes_in_a_template(schema, table, text):
     template = (
@@ -203,6 +159,7 @@ def test_no_name_leaves_its_quotes_in_a_template(schema, table, text):
     assert [t.text for t in said if t.kind == "string"] == [text, text]
 
 
+@hypothesis.settings(deadline=None, max_examples=40)
 @given(NAMES, NAMES, st.lists(NAMES, min_size=1, max_size=3, unique=True))
 def test_no_name_leaves_its_quotes_in_the_sink(schema, table, columns):
     kinds = ["VARIANT", "TIMESTAMP_LTZ(6)", "VARCHAR"]
@@ -223,6 +180,24 @@ def test_no_name_leaves_its_quotes_in_the_sink(schema, table, columns):
     assert isinstance(tree, exp.Merge)
     assert tree.this.name == table
     assert tree.this.db == schema
+
+
+@hypothesis.settings(deadline=None, max_examples=100)
+@given(NAMES, NAMES, NAMES)
+@hypothesis.example("s", "x URL = 'y' COPY GRANTS", "-- '")
+def test_a_plan_is_read_back_as_it_was_written(schema, table, text):
+    template = (
+        "CREATE STAGE IF NOT EXISTS {{name:t}} -- {{comment:x}}\n  URL = {{literal:x}};\n"
+        "GRANT SELECT ON ICEBERG TABLE {{name:t}} TO ROLE {{identifier:x}};\n"
+        "CREATE DYNAMIC TABLE IF NOT EXISTS {{name:t}} AS SELECT {{landed_columns:c}} ORDER BY {{landed_keys:k}};"
+    )
+    values = {"t": ("DB", schema, table), "x": text, "c": [(table, "BINARY", text)], "k": [schema, text]}
+    stage, grant, dynamic = statements(fill(template, values))
+    assert (stage.kind, stage.name, property_of(stage, "URL")) == ("STAGE", ("DB", schema, table), text)
+    assert bare(stage) == "CREATE STAGE IF NOT EXISTS .. URL ="
+    assert (grant.name, grant.role) == (("DB", schema, table), (text,))
+    assert (dynamic.kind, dynamic.name) == ("DYNAMIC TABLE", ("DB", schema, table))
+    assert [t.text for t in tokens(dynamic.text) if t.kind == "string"] == [text, schema, text]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from lakeward.errors import TerminalError, UsageError
+from snowflake.lakehouse import positions
 
 META = "5, 'tx', 1"
 
@@ -154,3 +156,24 @@ def test_a_table_that_somebody_else_made_is_left_alone(silver_lake, users):
     with pytest.raises(TerminalError, match="was not made by this sink"):
         silver_lake.sink()
     assert rows(silver_lake, columns="ID") == []
+
+
+def test_a_backlog_is_merged_in_batches_of_whole_commits_and_each_moves_the_position(silver_lake, users, monkeypatch):
+    silver_lake.sink()
+    for name in ("x", "y", "z"):
+        silver_lake.spark.sql(f"UPDATE {users} SET name = '{name}' WHERE id < 3")
+    stands = []
+    moved = positions.move
+
+    def seen(session, target, before, after):
+        stands.append(after.version)
+        moved(session, target, before, after)
+
+    monkeypatch.setattr(positions, "move", seen)
+    config = silver_lake.config
+    silver_lake.config = replace(config, snowflake=replace(config.snowflake, sink_batch_rows=5))
+    report = silver_lake.sink()
+    assert report.changes == 6  # the last change of each key, in each of three batches
+    assert len(stands) == 3
+    assert stands == sorted(stands)
+    assert rows(silver_lake) == [(1, "z"), (2, "z"), (3, "c")]

@@ -64,6 +64,10 @@ CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."PARQUET_FILES"
   TYPE = PARQUET
   USE_LOGICAL_TYPE = TRUE
   BINARY_AS_TEXT = FALSE;
+CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."JSON_FILES"
+  TYPE = JSON
+  COMPRESSION = AUTO
+  STRIP_OUTER_ARRAY = FALSE;
 CREATE STAGE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."EXPORTS"
   URL = 'azure://acc.blob.core.windows.net/box/lake/export/'
   STORAGE_INTEGRATION = "LAKEWARD_STORAGE"
@@ -99,21 +103,34 @@ CREATE OR REPLACE EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."USERS" (
   FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."PARQUET_FILES")
   COPY GRANTS;
 
--- 42 How fresh each table is. The columns are named by their place, whatever case Snowflake keeps Iceberg's names in.
---    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too.
+-- 42 How fresh each table is, and whether what Snowflake shows is behind what gold has published. FRESHNESS is what
+--    Snowflake shows (it is refreshed last); gold's own word is the file published.json, read from the stage at each query.
+--    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too. The columns of
+--    FRESHNESS are named by their place, whatever case Snowflake keeps Iceberg's names in.
 CREATE OR REPLACE VIEW "LAKEWARD"."LAKEWARD"."FRESHNESS_NOW" (
-  TABLE_SCHEMA, TABLE_NAME, KIND, CUT, ROW_COUNT, SOURCE_COMMIT_AT, PUBLISHED_AT, AGE_SECONDS, PUBLISHED_SECONDS_AGO
+  TABLE_SCHEMA, TABLE_NAME, KIND, CUT, ROW_COUNT, SOURCE_COMMIT_AT, PUBLISHED_AT, AGE_SECONDS, PUBLISHED_SECONDS_AGO,
+  GOLD_CUT, GOLD_PUBLISHED_AT, BEHIND
 )
 AS
 WITH f (
   TABLE_SCHEMA, TABLE_NAME, KIND, CUT, EPOCH, FILE, POS, SOURCE_COMMIT_MS, SOURCE_COMMIT_AT, PUBLISHED_AT, ROW_COUNT,
   METADATA_FILE
-) AS (SELECT * FROM "LAKEWARD"."LAKEWARD"."FRESHNESS")
+) AS (SELECT * FROM "LAKEWARD"."LAKEWARD"."FRESHNESS"),
+g (TABLE_SCHEMA, TABLE_NAME, KIND, CUT, PUBLISHED_AT, METADATA_FILE) AS (
+  SELECT
+    $1:table_schema::VARCHAR, $1:table_name::VARCHAR, $1:kind::VARCHAR, $1:cut::VARCHAR,
+    TO_TIMESTAMP_LTZ($1:published_ms::NUMBER, 3), $1:metadata_file::VARCHAR
+  FROM @"LAKEWARD"."LAKEWARD"."EXPORTS"/lakeward/published.json (FILE_FORMAT => '"LAKEWARD"."LAKEWARD"."JSON_FILES"')
+)
 SELECT
-  f.TABLE_SCHEMA, f.TABLE_NAME, f.KIND, f.CUT, f.ROW_COUNT, f.SOURCE_COMMIT_AT, f.PUBLISHED_AT,
+  COALESCE(f.TABLE_SCHEMA, g.TABLE_SCHEMA), COALESCE(f.TABLE_NAME, g.TABLE_NAME), COALESCE(f.KIND, g.KIND),
+  f.CUT, f.ROW_COUNT, f.SOURCE_COMMIT_AT, f.PUBLISHED_AT,
   DATEDIFF('second', f.SOURCE_COMMIT_AT, CURRENT_TIMESTAMP()) AS AGE_SECONDS,
-  DATEDIFF('second', f.PUBLISHED_AT, CURRENT_TIMESTAMP()) AS PUBLISHED_SECONDS_AGO
-FROM f;
+  DATEDIFF('second', f.PUBLISHED_AT, CURRENT_TIMESTAMP()) AS PUBLISHED_SECONDS_AGO,
+  g.CUT, g.PUBLISHED_AT,
+  f.CUT IS DISTINCT FROM g.CUT OR f.METADATA_FILE IS DISTINCT FROM g.METADATA_FILE AS BEHIND
+FROM f
+FULL OUTER JOIN g ON f.TABLE_SCHEMA = g.TABLE_SCHEMA AND f.TABLE_NAME = g.TABLE_NAME;
 
 -- 50 A role that reads these tables and can do nothing else. There are no FUTURE grants: a table that is mirrored
 --    tomorrow is shown to nobody until this plan, which names it, has been run again.

@@ -1,0 +1,292 @@
+-- Lakeward: the lake s3a://bucket/lake as Snowflake is to see it
+-- 4 published tables, at 1:7:4711 of the source
+
+-- 00 The database, one schema for each schema of the source, and one for what Lakeward says of itself.
+CREATE DATABASE IF NOT EXISTS "LAKEWARD";
+CREATE SCHEMA IF NOT EXISTS "LAKEWARD"."LAKEWARD";
+CREATE SCHEMA IF NOT EXISTS "LAKEWARD"."MARTS";
+CREATE SCHEMA IF NOT EXISTS "LAKEWARD"."SHOP";
+CREATE SCHEMA IF NOT EXISTS "LAKEWARD"."SHOP__EXPORT";
+CREATE SCHEMA IF NOT EXISTS "LAKEWARD"."SHOP__LANDED";
+
+-- 10 Where Snowflake finds the lake. ALLOW_WRITES is TRUE by default; this lake is written by Lakeward alone.
+CREATE EXTERNAL VOLUME IF NOT EXISTS "LAKEWARD_VOLUME"
+  STORAGE_LOCATIONS = (
+    (
+      NAME = 'lakeward'
+      STORAGE_PROVIDER = 'S3'
+      STORAGE_BASE_URL = 's3://bucket/lake/'
+      STORAGE_AWS_ROLE_ARN = 'arn:aws:iam::1:role/r'
+    )
+  )
+  ALLOW_WRITES = FALSE;
+-- Then let the role trust Snowflake: STORAGE_AWS_IAM_USER_ARN and STORAGE_AWS_EXTERNAL_ID of this answer.
+DESC EXTERNAL VOLUME "LAKEWARD_VOLUME";
+
+-- 20 How Snowflake reads the tables: from Iceberg's own metadata files, without a catalog server.
+CREATE CATALOG INTEGRATION IF NOT EXISTS "LAKEWARD_CATALOG"
+  CATALOG_SOURCE = OBJECT_STORE
+  TABLE_FORMAT = ICEBERG
+  ENABLED = TRUE;
+
+-- 30 One Iceberg table for each table that gold has published. A table that is there already stays as it is.
+CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."MARTS"."REVENUE"
+  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
+  CATALOG = 'LAKEWARD_CATALOG'
+  METADATA_FILE_PATH = 'gold/marts/revenue/metadata/v3.metadata.json';
+CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."SHOP"."TRIPS"
+  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
+  CATALOG = 'LAKEWARD_CATALOG'
+  METADATA_FILE_PATH = 'gold/shop/trips/metadata/v3.metadata.json';
+CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."SHOP"."USERS"
+  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
+  CATALOG = 'LAKEWARD_CATALOG'
+  METADATA_FILE_PATH = 'gold/shop/users/metadata/v3.metadata.json';
+CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."FRESHNESS"
+  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
+  CATALOG = 'LAKEWARD_CATALOG'
+  METADATA_FILE_PATH = 'gold/lakeward/freshness/metadata/v3.metadata.json';
+
+-- 31 Move each table to gold's current snapshot. Run this after every run of gold, outside of a transaction; freshness
+--    comes last, so that it never claims what is not there.
+ALTER ICEBERG TABLE "LAKEWARD"."MARTS"."REVENUE" REFRESH 'gold/marts/revenue/metadata/v3.metadata.json';
+ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."TRIPS" REFRESH 'gold/shop/trips/metadata/v3.metadata.json';
+ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."USERS" REFRESH 'gold/shop/users/metadata/v3.metadata.json';
+ALTER ICEBERG TABLE "LAKEWARD"."LAKEWARD"."FRESHNESS" REFRESH 'gold/lakeward/freshness/metadata/v3.metadata.json';
+
+-- 40 The same lake as files: a stage on gold's Parquet exports.
+CREATE STORAGE INTEGRATION IF NOT EXISTS "LAKEWARD_STORAGE"
+  TYPE = EXTERNAL_STAGE
+  STORAGE_PROVIDER = 'S3'
+  STORAGE_AWS_ROLE_ARN = 'arn:aws:iam::1:role/r'
+  ENABLED = TRUE
+  STORAGE_ALLOWED_LOCATIONS = ('s3://bucket/lake/export/', 's3://bucket/lake/landing/');
+CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."PARQUET_FILES"
+  TYPE = PARQUET
+  USE_LOGICAL_TYPE = TRUE
+  BINARY_AS_TEXT = FALSE;
+CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."JSON_FILES"
+  TYPE = JSON
+  COMPRESSION = AUTO
+  STRIP_OUTER_ARRAY = FALSE;
+CREATE STAGE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."EXPORTS"
+  URL = 's3://bucket/lake/export/'
+  STORAGE_INTEGRATION = "LAKEWARD_STORAGE"
+  FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."PARQUET_FILES");
+
+-- 41 External tables on the current exports. Each export lies in a folder of its own and never changes, so the table is
+--    replaced together with its LOCATION; its grants stay. Prefer the Iceberg tables: an external table skips a file
+--    that it cannot read, without an error.
+CREATE OR REPLACE EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."TRIPS" (
+  "ID" NUMBER(10,0) AS (VALUE['id']::NUMBER(10,0)),
+  "FARE" NUMBER(10,2) AS (VALUE['fare']::NUMBER(10,2)),
+  "AT" TIMESTAMP_NTZ(6) AS (VALUE['at']::TIMESTAMP_NTZ(6)),
+  "TS" TIMESTAMP_LTZ(6) AS (VALUE['ts']::TIMESTAMP_LTZ(6)),
+  "J" VARCHAR AS (VALUE['j']::VARCHAR),
+  "RAW" BINARY AS (VALUE['raw']::BINARY),
+  "PLACE" VARIANT AS (VALUE['place']::VARIANT),
+  "V" VARIANT AS (VALUE['v']::VARIANT),
+  "X" FLOAT AS (VALUE['x']::FLOAT)
+)
+  WITH LOCATION = @"LAKEWARD"."LAKEWARD"."EXPORTS"/shop/trips/cut=1-7-4711/
+  REFRESH_ON_CREATE = TRUE
+  AUTO_REFRESH = FALSE
+  FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."PARQUET_FILES")
+  COPY GRANTS;
+CREATE OR REPLACE EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."USERS" (
+  "ID" NUMBER(19,0) AS (VALUE['id']::NUMBER(19,0)),
+  "ON" BOOLEAN AS (VALUE['on']::BOOLEAN),
+  "DAY" DATE AS (VALUE['day']::DATE)
+)
+  WITH LOCATION = @"LAKEWARD"."LAKEWARD"."EXPORTS"/shop/users/cut=1-7-4711/
+  REFRESH_ON_CREATE = TRUE
+  AUTO_REFRESH = FALSE
+  FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."PARQUET_FILES")
+  COPY GRANTS;
+
+-- 42 How fresh each table is, and whether what Snowflake shows is behind what gold has published. FRESHNESS is what
+--    Snowflake shows (it is refreshed last); gold's own word is the file published.json, read from the stage at each query.
+--    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too. The columns of
+--    FRESHNESS are named by their place, whatever case Snowflake keeps Iceberg's names in.
+CREATE OR REPLACE VIEW "LAKEWARD"."LAKEWARD"."FRESHNESS_NOW" (
+  TABLE_SCHEMA, TABLE_NAME, KIND, CUT, ROW_COUNT, SOURCE_COMMIT_AT, PUBLISHED_AT, AGE_SECONDS, PUBLISHED_SECONDS_AGO,
+  GOLD_CUT, GOLD_PUBLISHED_AT, BEHIND
+)
+AS
+WITH f (
+  TABLE_SCHEMA, TABLE_NAME, KIND, CUT, EPOCH, FILE, POS, SOURCE_COMMIT_MS, SOURCE_COMMIT_AT, PUBLISHED_AT, ROW_COUNT,
+  METADATA_FILE
+) AS (SELECT * FROM "LAKEWARD"."LAKEWARD"."FRESHNESS"),
+g (TABLE_SCHEMA, TABLE_NAME, KIND, CUT, PUBLISHED_AT, METADATA_FILE) AS (
+  SELECT
+    $1:table_schema::VARCHAR, $1:table_name::VARCHAR, $1:kind::VARCHAR, $1:cut::VARCHAR,
+    TO_TIMESTAMP_LTZ($1:published_ms::NUMBER, 3), $1:metadata_file::VARCHAR
+  FROM @"LAKEWARD"."LAKEWARD"."EXPORTS"/lakeward/published.json (FILE_FORMAT => '"LAKEWARD"."LAKEWARD"."JSON_FILES"')
+)
+SELECT
+  COALESCE(f.TABLE_SCHEMA, g.TABLE_SCHEMA), COALESCE(f.TABLE_NAME, g.TABLE_NAME), COALESCE(f.KIND, g.KIND),
+  f.CUT, f.ROW_COUNT, f.SOURCE_COMMIT_AT, f.PUBLISHED_AT,
+  DATEDIFF('second', f.SOURCE_COMMIT_AT, CURRENT_TIMESTAMP()) AS AGE_SECONDS,
+  DATEDIFF('second', f.PUBLISHED_AT, CURRENT_TIMESTAMP()) AS PUBLISHED_SECONDS_AGO,
+  g.CUT, g.PUBLISHED_AT,
+  f.CUT IS DISTINCT FROM g.CUT OR f.METADATA_FILE IS DISTINCT FROM g.METADATA_FILE AS BEHIND
+FROM f
+FULL OUTER JOIN g ON f.TABLE_SCHEMA = g.TABLE_SCHEMA AND f.TABLE_NAME = g.TABLE_NAME;
+
+-- 45 The landed events: files of newline JSON, one VARIANT each. Files come in no order; `position` is text of one width,
+--    so whoever orders by it has the source's order. The pipe deduplicates by path for 14 days, so never COPY these files
+--    by hand as well. Let the bucket's notifications go to the pipe: notification_channel of SHOW PIPES.
+CREATE STAGE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING"
+  URL = 's3://bucket/lake/landing/'
+  STORAGE_INTEGRATION = "LAKEWARD_STORAGE"
+  FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."JSON_FILES");
+CREATE TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING_RAW" (EVENT VARIANT);
+CREATE PIPE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING_PIPE"
+  AUTO_INGEST = TRUE
+  AS COPY INTO "LAKEWARD"."LAKEWARD"."LANDING_RAW" FROM @"LAKEWARD"."LAKEWARD"."LANDING" FILE_FORMAT = (TYPE = JSON);
+CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS"
+  TARGET_LAG = '60 seconds'
+  WAREHOUSE = "LOADING"
+  AS
+WITH events AS (
+  SELECT EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['before'] AS b, EVENT['after'] AS a
+  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.order items'
+),
+halves AS (
+  SELECT op, position, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
+  UNION ALL
+  SELECT 'd' AS op, position, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
+),
+cleared AS (SELECT MAX(position) AS position FROM events WHERE op = 't'),
+latest AS (
+  SELECT halves.op, halves.image
+  FROM halves LEFT JOIN cleared ON halves.position < cleared.position
+  WHERE cleared.position IS NULL
+  QUALIFY ROW_NUMBER() OVER (
+    PARTITION BY image['id']::VARCHAR ORDER BY halves.position DESC, halves.half DESC
+  ) = 1
+)
+SELECT
+  image['id']::NUMBER(10,0) AS "ID"
+FROM latest WHERE op <> 'd';
+CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS__HISTORY"
+  TARGET_LAG = '60 seconds'
+  WAREHOUSE = "LOADING"
+  AS
+WITH events AS (
+  SELECT DISTINCT
+    EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['ts_ms']::NUMBER(19,0) AS ts_ms,
+    EVENT['before'] AS b, EVENT['after'] AS a
+  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.order items'
+),
+halves AS (
+  SELECT op, position, ts_ms, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
+  UNION ALL
+  SELECT 'd' AS op, position, ts_ms, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
+),
+cleared AS (
+  SELECT halves.position, MIN(events.ts_ms) AS cleared_ms
+  FROM halves JOIN events ON events.op = 't' AND events.position > halves.position GROUP BY halves.position
+),
+followed AS (
+  SELECT
+    op, image, ts_ms, position,
+    LEAD(ts_ms) OVER (PARTITION BY image['id']::VARCHAR ORDER BY position, half) AS next_ms
+  FROM halves
+),
+versions AS (
+  SELECT
+    op, image, ts_ms,
+    LEAST(COALESCE(next_ms, cleared_ms), COALESCE(cleared_ms, next_ms)) AS until_ms
+  FROM followed LEFT JOIN cleared ON cleared.position = followed.position
+)
+SELECT
+  image['id']::NUMBER(10,0) AS "ID",
+  TO_TIMESTAMP_LTZ(ts_ms, 3) AS "__VALID_FROM",
+  TO_TIMESTAMP_LTZ(until_ms, 3) AS "__VALID_TO",
+  until_ms IS NULL AS "__IS_CURRENT"
+FROM versions WHERE op <> 'd' AND (until_ms IS NULL OR until_ms > ts_ms);
+CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."TRIPS"
+  TARGET_LAG = '60 seconds'
+  WAREHOUSE = "LOADING"
+  AS
+WITH events AS (
+  SELECT EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['before'] AS b, EVENT['after'] AS a
+  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.trips'
+),
+halves AS (
+  SELECT op, position, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
+  UNION ALL
+  SELECT 'd' AS op, position, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
+),
+cleared AS (SELECT MAX(position) AS position FROM events WHERE op = 't'),
+latest AS (
+  SELECT halves.op, halves.image
+  FROM halves LEFT JOIN cleared ON halves.position < cleared.position
+  WHERE cleared.position IS NULL
+  QUALIFY ROW_NUMBER() OVER (
+    PARTITION BY image['id']::VARCHAR ORDER BY halves.position DESC, halves.half DESC
+  ) = 1
+)
+SELECT
+  image['id']::NUMBER(10,0) AS "ID"
+FROM latest WHERE op <> 'd';
+CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."TRIPS__HISTORY"
+  TARGET_LAG = '60 seconds'
+  WAREHOUSE = "LOADING"
+  AS
+WITH events AS (
+  SELECT DISTINCT
+    EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['ts_ms']::NUMBER(19,0) AS ts_ms,
+    EVENT['before'] AS b, EVENT['after'] AS a
+  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.trips'
+),
+halves AS (
+  SELECT op, position, ts_ms, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
+  UNION ALL
+  SELECT 'd' AS op, position, ts_ms, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
+),
+cleared AS (
+  SELECT halves.position, MIN(events.ts_ms) AS cleared_ms
+  FROM halves JOIN events ON events.op = 't' AND events.position > halves.position GROUP BY halves.position
+),
+followed AS (
+  SELECT
+    op, image, ts_ms, position,
+    LEAD(ts_ms) OVER (PARTITION BY image['id']::VARCHAR ORDER BY position, half) AS next_ms
+  FROM halves
+),
+versions AS (
+  SELECT
+    op, image, ts_ms,
+    LEAST(COALESCE(next_ms, cleared_ms), COALESCE(cleared_ms, next_ms)) AS until_ms
+  FROM followed LEFT JOIN cleared ON cleared.position = followed.position
+)
+SELECT
+  image['id']::NUMBER(10,0) AS "ID",
+  TO_TIMESTAMP_LTZ(ts_ms, 3) AS "__VALID_FROM",
+  TO_TIMESTAMP_LTZ(until_ms, 3) AS "__VALID_TO",
+  until_ms IS NULL AS "__IS_CURRENT"
+FROM versions WHERE op <> 'd' AND (until_ms IS NULL OR until_ms > ts_ms);
+
+-- 50 A role that reads these tables and can do nothing else. There are no FUTURE grants: a table that is mirrored
+--    tomorrow is shown to nobody until this plan, which names it, has been run again.
+CREATE ROLE IF NOT EXISTS "LAKEWARD_READER";
+GRANT USAGE ON DATABASE "LAKEWARD" TO ROLE "LAKEWARD_READER";
+GRANT USAGE ON WAREHOUSE "LOADING" TO ROLE "LAKEWARD_READER";
+GRANT USAGE ON SCHEMA "LAKEWARD"."LAKEWARD" TO ROLE "LAKEWARD_READER";
+GRANT USAGE ON SCHEMA "LAKEWARD"."MARTS" TO ROLE "LAKEWARD_READER";
+GRANT USAGE ON SCHEMA "LAKEWARD"."SHOP" TO ROLE "LAKEWARD_READER";
+GRANT USAGE ON SCHEMA "LAKEWARD"."SHOP__EXPORT" TO ROLE "LAKEWARD_READER";
+GRANT USAGE ON SCHEMA "LAKEWARD"."SHOP__LANDED" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON ICEBERG TABLE "LAKEWARD"."MARTS"."REVENUE" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON ICEBERG TABLE "LAKEWARD"."SHOP"."TRIPS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON ICEBERG TABLE "LAKEWARD"."SHOP"."USERS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON ICEBERG TABLE "LAKEWARD"."LAKEWARD"."FRESHNESS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."TRIPS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."USERS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS__HISTORY" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."TRIPS" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."TRIPS__HISTORY" TO ROLE "LAKEWARD_READER";
+GRANT SELECT ON VIEW "LAKEWARD"."LAKEWARD"."FRESHNESS_NOW" TO ROLE "LAKEWARD_READER";

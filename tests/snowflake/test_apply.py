@@ -1,0 +1,216 @@
+"""Plan against what is there, and apply, on an account that answers as Snowflake's documentation says it does."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import published
+from servers.published import CASES, gold_table, lake_with, republished
+from servers.snowflake_account import Account
+
+from gold.state import load_gold, save_gold
+from lakeward.cli import snowflake as command
+from lakeward.config import Config, parse
+from lakeward.errors import ConfigError, TerminalError, TransientError
+from lakeward.lake import Lake
+from snowflake.lakehouse import apply
+from snowflake.lakehouse.plan import build
+from snowflake.lakehouse.statements import statements
+
+SECRET = "hunter'2"
+LOGIN = {"account": "a", "user": "u", "password": "env:LAKEWARD_TEST_PASSWORD"}
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch):
+    for name in ("CATALOG_SECRET", "CATALOG_TOKEN", "STORE_ID", "STORE_KEY"):
+        monkeypatch.setenv(name, SECRET)
+
+
+KEYS = {"storage_key_id": "env:STORE_ID", "storage_secret_key": "env:STORE_KEY"}
+
+
+def case(tmp_path: Path, name: str) -> tuple[Lake, Config]:
+    made: tuple[Lake, Config] = published.case(tmp_path, name, **(KEYS if name == "s3compat" else {}))
+    return made
+
+
+def applied(lake, config, account) -> list[str]:
+    made = apply.changes(lake, config, account)
+    apply.apply(account, config, made, lambda line: None)
+    return [f"{change.verb} {change.statement.kind}" for change in made]
+
+
+def state(account):
+    return {k: {n: v for n, v in p.items() if n != "sql"} for k, p in account.objects.items()}, account.grants
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_that_was_applied_changes_nothing_whatever_moment_it_was_cut_off_at(tmp_path, name):
+    lake, config = case(tmp_path, name)
+    apply.runnable(lake, build(lake, config))
+    whole = Account()
+    assert {v.split()[0] for v in applied(lake, config, whole)} <= {"create", "grant", "refresh", "run"}
+    moments = len(whole.ran)
+    again = applied(lake, config, whole)
+    assert [v for v in again if not v.startswith("refresh")] == []  # tables of a catalog are asked for news each time
+    assert (again == []) == (name in ("s3", "gcs", "azure", "s3compat", "linked", "landing"))
+    for moment in range(moments):
+        account = Account()
+        account.fail_at = moment
+        with pytest.raises(TransientError) as cut:
+            applied(lake, config, account)
+        assert " of " in str(cut.value.facts["statement"])
+        applied(lake, config, account)
+        assert state(account) == state(whole)
+
+
+def test_a_table_is_refreshed_to_the_exact_metadata_file_and_freshness_last(tmp_path):
+    lake, config = case(tmp_path, "s3")
+    account = Account()
+    applied(lake, config, account)
+    account.ran.clear()
+    doc: Any = lake.read("gold")
+    for table in doc["tables"].values():
+        table["metadata_file"] = table["metadata_file"].replace("v3", "v4")
+    doc["tables"]["shop.trips"]["export_location"] = "s3a://bucket/lake/export/shop/trips/cut=1-8-1"
+    republished(lake, doc)
+    assert applied(lake, config, account) == ["refresh ICEBERG TABLE"] * 4 + ["replace EXTERNAL TABLE"]
+    assert account.ran[1] == (
+        'ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."TRIPS" REFRESH \'gold/shop/trips/metadata/v4.metadata.json\''
+    )
+    assert '"FRESHNESS"' in account.ran[3]
+    assert applied(lake, config, account) == []
+
+
+def test_what_gold_no_longer_publishes_is_dropped_and_what_others_made_stays(tmp_path):
+    lake, config = case(tmp_path, "s3")
+    account = Account()
+    applied(lake, config, account)
+    theirs = ("ICEBERG TABLE", ("LAKEWARD", "SHOP", "THEIRS"))
+    account.objects[theirs] = {
+        "name": "THEIRS",
+        "database_name": "LAKEWARD",
+        "schema_name": "SHOP",
+        "catalog_name": "X",
+    }
+    account.grants.append({"privilege": "INSERT", "granted_on": "TABLE", "name": "LAKEWARD.SHOP.TRIPS"})
+    account.grants.append({"privilege": "USAGE", "granted_on": "DATABASE", "name": "ELSEWHERE"})
+    doc: Any = lake.read("gold")
+    del doc["tables"]["shop.users"]
+    republished(lake, doc)
+    assert applied(lake, config, account) == ["drop EXTERNAL TABLE", "drop ICEBERG TABLE", "revoke TABLE"]
+    assert theirs in account.objects
+    assert ("ICEBERG TABLE", ("LAKEWARD", "SHOP", "USERS")) not in account.objects
+    assert [g["name"] for g in account.grants if g["privilege"] == "INSERT"] == []
+    assert applied(lake, config, account) == []
+
+
+def test_nothing_is_dropped_from_a_database_that_snowflake_fills_by_the_catalog(tmp_path):
+    lake, config = case(tmp_path, "linked")
+    account = Account()
+    applied(lake, config, account)
+    for table in ("trips", "gone"):
+        place = {"name": table, "database_name": "LAKEWARD_LINKED", "schema_name": "shop"}
+        shown = {**place, "catalog_name": "LAKEWARD_CATALOG"}
+        account.objects["ICEBERG TABLE", ("LAKEWARD_LINKED", "shop", table)] = shown
+    assert applied(lake, config, account) == []
+
+
+def test_what_somebody_changed_is_put_right(tmp_path):
+    lake, config = case(tmp_path, "s3")
+    account = Account()
+    applied(lake, config, account)
+    account.objects["EXTERNAL VOLUME", ("LAKEWARD_VOLUME",)]["allow_writes"] = "true"
+    account.objects["ICEBERG TABLE", ("LAKEWARD", "SHOP", "TRIPS")]["catalog_name"] = "OTHER"
+    account.objects["VIEW", ("LAKEWARD", "LAKEWARD", "FRESHNESS_NOW")]["text"] = "CREATE VIEW x AS SELECT 1"
+    made = applied(lake, config, account)
+    assert made == [
+        *("alter EXTERNAL VOLUME", "drop ICEBERG TABLE", "create ICEBERG TABLE", "replace VIEW"),
+        *("grant ICEBERG TABLE", "grant VIEW"),
+    ]
+    assert applied(lake, config, account) == []
+    volume = account.objects["EXTERNAL VOLUME", ("LAKEWARD_VOLUME",)]
+    volume["sql"] = volume["sql"].replace("s3://bucket/", "s3://another/")
+    with pytest.raises(TerminalError, match="lies at s3://another/lake/"):
+        apply.changes(lake, config, account)
+
+
+@pytest.mark.parametrize("name", ["rest", "rest_vended", "s3compat"])
+def test_a_secret_is_in_the_statement_that_runs_and_in_nothing_that_is_shown(tmp_path, name, caplog):
+    lake, config = case(tmp_path, name)
+    account = Account()
+    said: list[str] = []
+    with caplog.at_level(logging.INFO):
+        made = apply.changes(lake, config, account)
+        apply.apply(account, config, made, said.append)
+    assert "'hunter''2'" in "".join(account.ran)
+    shown = "".join(said) + caplog.text + build(lake, config).text + "".join(map(str, made))
+    assert "hunter" not in shown
+    assert "SECRET OF [snowflake]" in shown
+    assert len([r for r in caplog.records if " of " in r.message]) == len(made)
+
+
+def test_the_account_is_told_whom_to_trust(tmp_path):
+    lake, config = case(tmp_path, "glue")
+    said: list[str] = []
+    account = Account()
+    apply.apply(account, config, apply.changes(lake, config, account), said.append)
+    assert "STORAGE_AWS_IAM_USER_ARN = arn:aws:iam::9:user/x" in "".join(said)
+    assert "GLUE_AWS_IAM_USER_ARN = arn:aws:iam::9:user/x" in "".join(said)
+
+
+def test_a_dry_run_writes_what_a_dba_can_run_and_runs_nothing(tmp_path, capsys, monkeypatch):
+    lake, config = case(tmp_path, "s3")
+    file = tmp_path / "out.sql"
+    app: Any = argparse.Namespace(lake=lake, config=config)
+    options = argparse.Namespace(dry_run=True, output=str(file), full=False)
+    assert command.apply(app, options) == 0
+    assert file.read_text() == build(lake, config).text
+    account = Account()
+    monkeypatch.setattr(command, "connect", lambda config, purpose: account)
+    app.config = parse({"snowflake": {**CASES["s3"][1], **LOGIN}})
+    applied(lake, app.config, account)
+    account.objects.pop(("VIEW", ("LAKEWARD", "LAKEWARD", "FRESHNESS_NOW")))
+    account.ran.clear()
+    assert command.apply(app, options) == 0
+    assert command.plan(app, options) == 0
+    assert account.ran == []
+    made = file.read_text()
+    assert [s.kind for s in statements(made)] == ["VIEW", "VIEW"]
+    assert '--   create VIEW "LAKEWARD"."LAKEWARD"."FRESHNESS_NOW"' in made
+    assert made in capsys.readouterr().out
+
+
+def test_what_cannot_be_applied_is_refused_with_what_to_set(tmp_path):
+    local = lake_with(tmp_path)
+    with pytest.raises(ConfigError, match="object stores only"):
+        apply.runnable(local, build(local, Config()))
+    lake, _ = case(tmp_path, "s3")
+    with pytest.raises(ConfigError, match="storage_aws_role_arn is not set"):
+        apply.runnable(lake, build(lake, Config()))
+    app: Any = argparse.Namespace(lake=lake, config=parse({"snowflake": CASES["s3"][1]}))
+    with pytest.raises(ConfigError, match="no login"):
+        command.apply(app, argparse.Namespace(dry_run=False))
+    with pytest.raises(ConfigError, match="hands credentials out"):
+        build(lake, parse({"snowflake": {"rest_vended_credentials": True}}))
+
+
+def test_no_name_misleads_the_reader_of_a_plan(tmp_path):
+    nasty = ['a"b', "a'b", "x;y", "--", "a`b", "a.b", "select", "naïve ☃", "back\\slash"]
+    lake = Lake(str(tmp_path))
+    state = load_gold(lake)
+    state.tables = {n: gold_table("s3a://bucket/lake", "shop", n, export=False) for n in nasty}
+    save_gold(lake, state)
+    read = Lake("s3a://bucket/lake")
+    read.read = lake.read  # type: ignore[method-assign]
+    config = parse({"snowflake": {**CASES["s3"][1], "names": "source"}})
+    found = statements(build(read, config).text)
+    assert {s.name for s in found if s.kind == "ICEBERG TABLE"} == {("LAKEWARD", "shop", n) for n in nasty}
+    account = Account()
+    applied(read, config, account)
+    assert applied(read, config, account) == []

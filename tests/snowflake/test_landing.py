@@ -1,0 +1,164 @@
+"""Landing: bronze's events as files that a reader gets once and in order, through whatever dies when."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.published import case
+
+from bronze.commit import ensure_table
+from lakeward.config import Config, parse
+from lakeward.lake import Lake
+from lakeward.names import TableName
+from lakeward.schema import TableSchema, column_from_catalog
+from lakeward.state import BronzeState, BronzeTable, save_bronze
+from snowflake.lakehouse import landing
+from snowflake.lakehouse.plan import build
+from snowflake.lakehouse.statements import statements
+
+NAME = TableName("shop", "order items")
+COLUMNS = {"id": "int", "name": "varchar(9)", "u": "bigint unsigned", "at": "datetime(6)", "raw": "blob", "j": "json"}
+IMAGE = "named_struct('id', {}, 'name', {}, 'u', 18446744073709551615, 'at', TIMESTAMP_NTZ'1000-01-01 00:00:00.000001',"
+IMAGE += " 'raw', X'00FF', 'j', '{{}}')"
+
+
+def image(key: int | None, name: str = "a") -> str:
+    return "NULL" if key is None else IMAGE.format(key, f"'{name}'")
+
+
+class Bronze:
+    """A bronze table that a test writes, an event or more a commit."""
+
+    def __init__(self, spark: Any, root: Path, **section: Any) -> None:
+        self.spark, self.root, self.lake = spark, root, Lake(str(root))
+        self.config: Config = parse({"landing": {"tables": ["shop.*"], **section}})
+        columns = tuple(column_from_catalog(c, k, nullable=c != "id") for c, k in COLUMNS.items())
+        self.schema = TableSchema(NAME, columns, ("id",), "primary")
+        self.path = self.lake.table("bronze", NAME)
+        ensure_table(spark, self.path, self.schema)
+        self.table = BronzeTable(self.schema, "streaming", generation=1)
+
+    def append(self, *events: tuple[int, str, str, str]) -> None:
+        """Events as (position, op, before, after); out of order, as tasks write them."""
+        selects = [
+            f"SELECT '{op}', {before}, {after}, {pos * 1000}L, named_struct('server', 's', 'epoch', 1, 'file', 7L,"
+            f" 'pos', {pos}L, 'row', 0L, 'gtid', NULL, 'snapshot', {op == 'r'}, 'generation', 0,"
+            " 'absent', NULL, 'before_absent', NULL),"
+            " named_struct('id', 't', 'total_order', 1L, 'data_collection_order', 1L)"
+            for pos, op, before, after in reversed(events)
+        ]
+        self.spark.sql(f"INSERT INTO delta.`{self.path}` {' UNION ALL '.join(selects)}")
+        self.table.rows += len(events)
+        save_bronze(self.lake, BronzeState(tables={str(NAME): self.table}))
+
+    def land(self, **options: Any) -> landing.LandingReport:
+        return landing.run(lambda: self.spark, self.lake, self.config, **options)
+
+    def files(self, suffix: str = "") -> dict[str, bytes]:
+        folder = self.root / f"landing{suffix}" / "TableName=shop.order-20-items"
+        return {p.name: p.read_bytes() for p in sorted(folder.glob("*"))}
+
+    def manifested(self) -> list[dict[str, Any]]:
+        """The events of every file that a manifest names, in the order of their positions."""
+        found: list[dict[str, Any]] = []
+        for manifest in self.files("-manifest").values():
+            for file in json.loads(manifest)["files"]:
+                lines = gzip.decompress((self.root / file["path"]).read_bytes()).splitlines()
+                assert len(lines) == file["rows"]
+                found += [json.loads(line) for line in lines]
+        return sorted(found, key=lambda e: str(e["position"]))
+
+
+@pytest.fixture
+def bronze(spark, tmp_path) -> Bronze:
+    return Bronze(spark, tmp_path, max_file_rows=2)
+
+
+HISTORY = [
+    (1, "r", image(None), image(1)),
+    (2, "c", image(None), image(2)),
+    (3, "u", image(1), image(1, "b")),
+    (4, "u", image(2), image(9, "moved")),
+    (5, "d", image(1, "b"), image(None)),
+    (6, "c", image(None), image(3)),
+]
+
+
+def test_each_event_is_in_one_file_of_a_manifest_whatever_moment_a_run_was_killed_at(bronze, killed_at, monkeypatch):
+    bronze.append(*HISTORY[:4])
+    for moment in ("landing.after_file", "landing.before_manifest", "landing.before_state"):
+        killed_at(moment)
+        with pytest.raises(BaseException, match=r"landing\."):
+            bronze.land()
+        if moment == "landing.before_manifest":
+            seen = bronze.files()
+    bronze.append(*HISTORY[4:])  # a later commit does not join the group that was begun
+    report = bronze.land()
+    assert (report.events, report.files, report.held) == (6, 3, 0)
+    assert {name: data for name, data in bronze.files().items() if name in seen} == seen
+    assert len(seen) == 2
+    events = bronze.manifested()
+    assert [(e["op"], int(e["position"].split(":")[2])) for e in events] == [(op, pos) for pos, op, *_ in HISTORY]
+    assert events[0]["before"] is None
+    assert events[0]["after"]["u"] == 2**64 - 1
+    assert events[0]["after"]["at"] == "1000-01-01T00:00:00.000001"
+    assert events[0]["source"]["snapshot"] is True
+    without_spark = landing.run(lambda: pytest.fail("nothing is new"), bronze.lake, bronze.config)
+    assert without_spark.files == 0
+    monkeypatch.setattr(landing, "LINE_BYTES_MAX", 700)
+    bronze.append((7, "c", image(None), image(4, "x" * 400)), (8, "c", image(None), image(5)))
+    assert bronze.land(patient=True).events == 0  # its last file is young
+    report = bronze.land()
+    assert (report.events, report.held) == (1, 1)
+    (error,) = bronze.files("-errors").values()
+    said = json.loads(gzip.decompress(error))
+    assert (said["position"].split(":")[2].lstrip("0"), said["reason"]) == (
+        "7",
+        "larger than the 700 bytes of a VARIANT",
+    )
+
+
+def test_the_landed_files_load_by_copy_and_the_dynamic_tables_say_the_state_and_its_history(
+    bronze, tmp_path, fake_snowflake, fresh
+):
+    import snowflake.connector
+
+    bronze.append(*HISTORY)
+    bronze.append((7, "t", image(None), image(None)), (8, "c", image(None), image(3, "again")))
+    bronze.land()
+    lake, config = case(tmp_path / "plan", "landing", database=fresh)
+    save_bronze(Lake(str(tmp_path / "plan")), BronzeState(tables={str(NAME): BronzeTable(bronze.schema, "streaming")}))
+    plan = statements(build(lake, config).text)
+    raw = next(s for s in plan if s.kind == "TABLE")
+    pipe = next(s for s in plan if s.kind == "PIPE")
+    state, history = (
+        s.text.partition("\n  AS\n")[2] for s in plan if (s.action, s.kind) == ("create", "DYNAMIC TABLE")
+    )
+    with snowflake.connector.connect(**fake_snowflake, database=fresh) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{fresh}"."LAKEWARD"')
+        cursor.execute(f'USE SCHEMA "{fresh}"."LAKEWARD"')
+        cursor.execute(raw.text)
+        cursor.execute('CREATE STAGE "LANDING"')
+        for file in (tmp_path / "landing").rglob("*.gz"):
+            cursor.execute(f"PUT 'file://{file}' @\"LANDING\" AUTO_COMPRESS = FALSE")
+        cursor.execute(pipe.text.partition("AS COPY")[2].join(["COPY", ""]))
+        cursor.execute(f'SELECT COUNT(*) FROM {raw.name[0]}."LAKEWARD"."LANDING_RAW"')
+        assert cursor.fetchall() == [(8,)]
+        cursor.execute('INSERT INTO "LANDING_RAW" SELECT EVENT FROM "LANDING_RAW"')  # a file that came twice
+        cursor.execute(re.sub("FROM latest.*", "FROM latest WHERE op <> 'd'", state))
+        assert [(row[0], row[1], row[2]) for row in cursor.fetchall()] == [(3, "again", 2**64 - 1)]
+        cursor.execute(f'SELECT "ID", "NAME", DATE_PART(EPOCH_SECOND, "__VALID_TO"), "__IS_CURRENT" FROM ({history})')
+        found = sorted(cursor.fetchall(), key=repr)
+        assert found == sorted(
+            [
+                *((1, "a", 3, False), (1, "b", 5, False), (2, "a", 4, False), (9, "moved", 7, False)),
+                *((3, "a", 7, False), (3, "again", None, True)),
+            ],
+            key=repr,
+        )
