@@ -41,6 +41,7 @@ class ChunkWork:
     start: Checkpoint
     chunk: Chunk | None
     root: str
+    condition: str = field(default="", repr=False)  # of the rows to read, as SQL; "" for all
 
     @property
     def number(self) -> int:
@@ -57,9 +58,9 @@ def read_part(work: ChunkWork) -> Manifest:
         if work.chunk is None:
             connection = stack.enter_context(contextlib.closing(open_connection(dict(work.settings), proven=True)))
             start = exact_read(connection, work.start.at.epoch)
-            batches: ChunkReader | RowReader = read_exact(connection, work.schema.clear())
+            batches: ChunkReader | RowReader = read_exact(connection, work.schema.clear(), work.condition)
         else:
-            batches = read_chunk(dict(work.settings), work.schema.clear(), work.chunk)
+            batches = read_chunk(dict(work.settings), work.schema.clear(), work.chunk, work.condition)
         origin = Origin(work.server, start.at.epoch)
         row = work.number << ROW_BITS
         for clear in batches:

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from bronze.binlog.columns import WireColumn
 from bronze.binlog.tablemap import TableMap
+from lakeward.errors import FailClosedError
+from lakeward.names import TableName
 from lakeward.schema import Column, TableSchema
 
 _ONLY_REGISTERED = {"uuid": 16, "inet4": 4, "inet6": 16}
@@ -61,6 +63,19 @@ def conform(table_map: TableMap, schema: TableSchema, excluded: Sequence[str] = 
             target = column.column
         wire.append(replace(column, column=target))
     return Conformed(tuple(wire), tuple(kept), tuple(added), mismatch)
+
+
+def require_shape(fit: Conformed, name: TableName, at: str) -> None:
+    """Raises FailClosedError for events of before what bronze holds, at `at`, that do not have its columns."""
+    if fit.mismatch is None and not fit.added:
+        return
+    column = fit.mismatch or fit.added[0].name
+    raise FailClosedError(
+        f"{name} had another shape then: its column {column} is not what bronze has",
+        hint="begin --from after the table was altered",
+        table=name,
+        at=at,
+    )
 
 
 def _target(seen: Column, known: Column) -> Column | None:

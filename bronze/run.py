@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -25,6 +25,8 @@ from bronze.masking import mask_key
 from bronze.outage import Outage
 from bronze.ranges import Range, plan_ranges
 from bronze.references import read_children_again, register
+from bronze.report import BronzeReport, report
+from bronze.rowfilter import digest
 from bronze.seek import Seeker
 from bronze.snapshot.run import Snapshotter
 from bronze.source.catalog import discover
@@ -39,24 +41,13 @@ from bronze.writer import Target
 from lakeward.config import Config
 from lakeward.errors import ConnectionLostError, FailClosedError, TransientError
 from lakeward.lake import Lake
+from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema
 from lakeward.state import BronzeState, BronzeTable, load_bronze, save_bronze
 
 ROUNDS_MAX = 8  # of snapshot and stream: a table altered again and again is left to the next run
 STILL_S_MAX = 60.0  # without progress towards the target
-
-
-@dataclass(frozen=True)
-class BronzeReport:
-    """What a run did: events by table, and where bronze stands after it."""
-
-    events: dict[str, int]
-    checkpoint: Checkpoint | None
-    zero_dates: int
-    replaced: int  # text values that held bytes which are no text
-    seconds: float
-    warnings: tuple[str, ...] = field(default=())
 
 
 class Ingest:
@@ -131,8 +122,16 @@ class Ingest:
         for table in self.state.tables.values():
             if table.status != "stopped" and not self.config.source.wants(table.name):
                 table.stop("left out by the configuration")
+            elif table.status in ("streaming", "snapshot") and table.filter != self._filter(table.name):
+                # Before anything is read: what the old filter let in and the new one would not must not go on mixed.
+                table.status, table.reason = "waiting for snapshot", "its row filter (where) is not what it was"
+                table.unfinished = table.reason
+                self.warnings.append(f"{table.name} is read anew: {table.reason}; bronze keeps the events it has")
         if self.state.checkpoint is None and not found:
             self.warnings.append("no table of the source is followed: check [source] include and the user's grants")
+
+    def _filter(self, name: TableName) -> str | None:
+        return digest(self.config.table(name).filter, mask_key(self.config))
 
     def _snapshot(self) -> None:
         read_children_again(self.state)
@@ -151,6 +150,7 @@ class Ingest:
         self.warnings += begin(self.state, found, asked, seeker.find(asked.point, self.state.epoch))
         for table in self.state.tables.values():
             if table.begun is not None and table.status == "snapshot":
+                table.filter = self._filter(table.name)
                 ensure_table(self.spark(), self.lake.table("bronze", table.name), table.schema)
         at = Earlier.of(self.state)
         while at is not None:  # once through before anything is written down: it is added whole or not at all
@@ -243,6 +243,7 @@ class Ingest:
                     table.start,
                     Target(f"bronze/{table.name.folder}", names),
                     tuple({*options.exclude_columns, *table.excluded}),  # also before one got another name
+                    options.filter,
                     options.truncate == "apply",
                     reshapes=chosen is None and table.status == "streaming",
                     left=tuple(table.left),
@@ -369,20 +370,7 @@ def run(
                 ingest.close()
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return _report(before, ingest.state, time.monotonic() - began, warnings)
-
-
-def _report(before: BronzeState, after: BronzeState, seconds: float, warnings: Sequence[str]) -> BronzeReport:
-    had = {name: table.rows for name, table in before.tables.items()}
-    events = {n: t.rows - had.get(n, 0) for n, t in after.tables.items()}
-    return BronzeReport(
-        {n: e for n, e in events.items() if e},
-        after.checkpoint,
-        after.zero_dates - before.zero_dates,
-        after.replaced - before.replaced,
-        seconds,
-        tuple(warnings),
-    )
+    return report(before, ingest.state, time.monotonic() - began, warnings)
 
 
 def begun(lake: Lake) -> bool:

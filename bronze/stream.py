@@ -22,10 +22,12 @@ from bronze.binlog.statements import Alter, Create, Effect, Truncate, effects
 from bronze.binlog.tablemap import TableMap
 from bronze.binlog.transactions import Boundary, RowsEvent, Statement, Transaction
 from bronze.binlog.wire import Dump
-from bronze.conform import Conformed, conform
+from bronze.conform import Conformed, conform, require_shape
 from bronze.decode.rows import DecodedRows, decode_rows
+from bronze.filtered import Flags, require_told, untold, within
 from bronze.masking import masked
 from bronze.presence import unknown
+from bronze.rowfilter import Capture
 from bronze.schema_changes import Done, described
 from bronze.stamp import EventStamp, Origin, stream_envelopes, truncate_envelope
 from bronze.statements import Statements
@@ -55,6 +57,7 @@ class _Range:
         self.pending_max = work.task_bytes // RAW_SHARE
         targets = {name: t.target for name, t in work.tables.items()}
         self.writer = EnvelopeWriter(Lake(work.root), targets, buffer_bytes=work.task_bytes - self.pending_max)
+        self.capture = Capture(work.settings)
         self.pending: list[RowsEvent] = []
         self.batches: list[RowsBatch] = []  # never beside single events: what is written keeps the stream's order
         self.pending_bytes = 0
@@ -78,7 +81,7 @@ class _Range:
             heartbeat_s=30,
         )
         end: Boundary | None = None
-        with contextlib.closing(dump), self.writer:
+        with contextlib.closing(dump), contextlib.closing(self.capture), self.writer:
             for boundary in self._pump(dump):
                 end = boundary
                 here = Position(work.start.epoch, boundary.file, boundary.pos)
@@ -164,7 +167,10 @@ class _Range:
         if not followed.takes(Position(self.work.start.epoch, event.file, event.pos)):
             return
         if self.work.past:
-            _require_shape(self._fit(event.table_map), event)
+            fit = self._fit(event.table_map)
+            require_shape(fit, event.table_map.name, f"{event.file}:{event.pos}")
+            if followed.where is not None and not followed.counts:
+                require_told(followed.where, event, fit, followed.schema)
         if self.work.past == "check":
             return
         self.pending.append(event)
@@ -193,7 +199,8 @@ class _Range:
             if isinstance(effect, Alter):
                 self._flush()  # which may take up columns that were added before
             done = self.statements.apply(effect, name, f"at {statement.file}:{statement.pos}")
-        hide = bool(self.work.tables[name].excluded)
+        followed = self.work.tables[name]
+        hide = bool(followed.excluded) or followed.where is not None
         self.manifest.changes.append(described(statement, effect, self.schemas[name], done, self.origin, hide=hide))
 
     def _truncate(self, name: str, statement: Statement) -> None:
@@ -275,17 +282,32 @@ class _Range:
         names = (gaps.absent, gaps.before_absent) if gaps else ((), ())
         if gaps and str(name) not in self.manifest.partial:
             self.manifest.partial.append(str(name))
-        spot, more = (events[-1].file, events[-1].pos), (*names, [e.unchecked for e in events])
-        self._write(name, fit, rows, [e.op for e in events], stamps, spot, *more)
+        last, where = events[-1], self.work.tables[str(name)].where
+        doubtful = untold(where, events, fit, rows, self.work.flavour) if where is not None else None
+        more = (*names, [e.unchecked for e in events])
+        self._write(name, fit, rows, [e.op for e in events], stamps, (last.file, last.pos), *more, doubtful=doubtful)
 
     def _write(
-        self, name: TableName, fit: Conformed, rows: DecodedRows, ops: Any, stamps: Any, last: Spot, *names: Any
+        self,
+        name: TableName,
+        fit: Conformed,
+        rows: DecodedRows,
+        ops: Any,
+        stamps: Any,
+        last: Spot,
+        *names: Any,
+        doubtful: Flags | None = None,
     ) -> None:
         self.manifest.zero_dates += rows.zero_dates
         self.manifest.replaced += rows.replaced
         schema, key = self.schemas[str(name)], self.work.mask_key
         before, after = (masked(fit.image(image), schema, key) for image in (rows.before, rows.after))
-        self.writer.write(str(name), stream_envelopes(before, after, ops, rows.counts, stamps, self.origin, *names))
+        envelopes = stream_envelopes(before, after, ops, rows.counts, stamps, self.origin, *names)
+        if (where := self.work.tables[str(name)].where) is not None:
+            envelopes, why = within(where, envelopes, fit, rows, schema, self.capture, doubtful)
+            if why is not None and self.work.tables[str(name)].counts:
+                self.manifest.altered.setdefault(str(name), f"{why}, before {last[0]}:{last[1]}")
+        self.writer.write(str(name), envelopes)
         self._reached(str(name), *last)
 
     def _fit(self, table_map: TableMap) -> Conformed:
@@ -326,15 +348,3 @@ class _Range:
         known = self.manifest.last.get(name)
         if known is None or Position.from_json(known) < here:
             self.manifest.last[name] = here.to_json()
-
-
-def _require_shape(fit: Conformed, event: RowsEvent) -> None:
-    if fit.mismatch is None and not fit.added:
-        return
-    column = fit.mismatch or fit.added[0].name
-    raise FailClosedError(
-        f"{event.table_map.name} had another shape then: its column {column} is not what bronze has",
-        hint="begin --from after the table was altered",
-        table=event.table_map.name,
-        at=f"{event.file}:{event.pos}",
-    )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from bronze.source.server import Flavour
 from bronze.writer import Target
 from lakeward.position import Position
+from lakeward.rowfilter import Filter
 from lakeward.schema import TableSchema
 
 Past = Literal["", "check", "read"]
@@ -22,6 +23,7 @@ class Followed:
     start: Position
     target: Target
     excluded: tuple[str, ...] = ()
+    where: Filter | None = field(default=None, repr=False)
     truncate: bool = True
     stop: Position | None = None
     reshapes: bool = False  # its schema is exact where the stream stands, so that changes of it can be followed

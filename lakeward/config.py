@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import ConfigError
 from lakeward.names import TableName
+from lakeward.rowfilter import Filter, parse_filter
 
 TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
 EMBEDDED = "embedded"
@@ -113,7 +114,11 @@ class TableConfig:
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
     tinyint1: Literal["int", "boolean"] = "int"
-    where: str | None = None
+    where: str | None = None  # rows of which it is not true stay outside
+
+    @property
+    def filter(self) -> Filter | None:
+        return None if self.where is None else parse_filter(self.where, "where")
 
 
 @dataclass(frozen=True)
@@ -265,11 +270,8 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
         for column, how in table.mask.items():
             if how != "sha256":
                 raise ConfigError(f'[tables."{name}"] mask of {column} is {how!r}', hint='the one mask is "sha256"')
-        if table.where:
-            # Accepted and not applied, it would let into the lake what was meant to stay out.
-            raise ConfigError(
-                f'[tables."{name}"] where is not in this version', hint="filter in a mart, or exclude the table"
-            )
+        if table.where is not None:
+            parse_filter(table.where, f'[tables."{name}"] where')
     config: Config = _build(Config, doc, "", folder)
     for key, value in config.gold.properties.items():
         if not isinstance(value, str):

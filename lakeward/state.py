@@ -45,6 +45,7 @@ class BronzeTable:
     repaired: int = 0  # the last batch with rows that a repair read
     begun: dict[str, Any] | None = None  # without a snapshot: {"asked", "generation"}
     foreign_keys: list[dict[str, Any]] | None = None  # with unlogged cascades; None: not read yet
+    filter: str | None = None  # digest of the row filter that this generation was read by; None where it has none
     reshaped: int = 0  # the last batch with a change of its columns that was followed
     renamed: list[list[str]] = field(default_factory=list)  # columns of this generation, in turn: [old, new]
     left: list[str] = field(default_factory=list)  # names that bronze's images still have, or had, for other columns

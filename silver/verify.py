@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from bronze.masking import mask_key
+from bronze.source.catalog import filter_condition
 from lakeward.config import Config
 from lakeward.errors import TerminalError
 from lakeward.lake import Lake
@@ -105,7 +106,8 @@ def prove(
     for table in tables:
         schema, soft = table.schema, config.table(table.name).deletes == "soft"
         chunking = cut(connection, schema, known[str(table.name)].rows if str(table.name) in known else 0)
-        source = Source(connection, schema, chunking, mask_key(config))
+        condition = filter_condition(connection, config, table.name)
+        source = Source(connection, schema, chunking, mask_key(config), condition)
         sides.append((source, Silver.of(spark, lake, schema, chunking, soft=soft)))
     with ThreadPoolExecutor(AT_ONCE, "verify") as pool:
         # The source is read here, a table after the other, since one connection is one transaction.

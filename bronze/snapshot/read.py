@@ -9,7 +9,7 @@ import pyarrow as pa
 import pymysql
 
 from bronze.snapshot.bounds import Chunk
-from bronze.snapshot.select import select
+from bronze.snapshot.select import filtered, select
 from bronze.snapshot.text import RowReader, read_rows
 from bronze.source.connection import open_connection
 from bronze.source.server import flavour_and_version, rows
@@ -24,8 +24,8 @@ class ChunkReader:
     reached or is lost, else as RowReader.
     """
 
-    def __init__(self, settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> None:
-        self._settings, self._schema, self._chunk = settings, schema, chunk
+    def __init__(self, settings: dict[str, Any], schema: TableSchema, chunk: Chunk, condition: str = "") -> None:
+        self._settings, self._schema, self._where = settings, schema, filtered(chunk.where(), condition)
         self.zero_dates = 0
         self.replaced = 0
 
@@ -36,7 +36,7 @@ class ChunkReader:
         """The same as iterating; closing it before its end ends the query at the server."""
         conn = open_connection(self._settings, proven=True)
         try:
-            reader = _reader(conn, self._schema, self._chunk.where())
+            reader = _reader(conn, self._schema, self._where)
             for batch in reader:
                 self.zero_dates, self.replaced = reader.zero_dates, reader.replaced
                 yield batch
@@ -45,15 +45,15 @@ class ChunkReader:
                 conn.close()
 
 
-def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk) -> ChunkReader:
-    """The rows of `chunk`. See ChunkReader."""
-    return ChunkReader(settings, schema, chunk)
+def read_chunk(settings: dict[str, Any], schema: TableSchema, chunk: Chunk, condition: str = "") -> ChunkReader:
+    """The rows of `chunk` of which `condition` is true (`bronze.rowfilter`). See ChunkReader."""
+    return ChunkReader(settings, schema, chunk, condition)
 
 
-def read_exact(conn: pymysql.Connection, schema: TableSchema, where: str = "") -> RowReader:
-    """A table's rows on `conn`, inside the transaction that `exact_read` opened there: all of them, or those of a WHERE
-    clause with its leading space. See RowReader."""
-    return _reader(conn, schema, where)
+def read_exact(conn: pymysql.Connection, schema: TableSchema, condition: str = "", *, where: str = "") -> RowReader:
+    """A table's rows of which `condition` is true, on `conn`, inside the transaction that `exact_read` opened there:
+    all of them, or those of a WHERE clause with its leading space. See RowReader."""
+    return _reader(conn, schema, filtered(where, condition))
 
 
 def _reader(conn: pymysql.Connection, schema: TableSchema, where: str) -> RowReader:

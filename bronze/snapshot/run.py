@@ -19,10 +19,11 @@ from bronze.batch import land
 from bronze.chunk import ChunkWork, read_part
 from bronze.commit import ensure_table, physical_names
 from bronze.masking import mask_key
+from bronze.rowfilter import digest
 from bronze.snapshot.bounds import Chunk, plan
 from bronze.snapshot.outlook import predict, remaining_rows, require_fit
 from bronze.snapshot.progress import SnapshotProgress
-from bronze.source.catalog import describe
+from bronze.source.catalog import describe, filter_condition
 from bronze.source.server import position_now, safe_start
 from bronze.tasks import run_tasks
 from bronze.work import Manifest
@@ -90,6 +91,7 @@ class Snapshotter:
         table.renamed, table.added, table.left = [], [], [n for n in dict.fromkeys(had) if n not in names]
         table.excluded = list(self.config.table(table.name).exclude_columns)
         table.schema = schema
+        table.filter = digest(self.config.table(table.name).filter, mask_key(self.config))
         table.status = "snapshot"
         table.generation += 1
         table.start, table.high = start.at, None
@@ -103,18 +105,19 @@ class Snapshotter:
         for table in tables:
             done = set(table.chunks_done)
             target = self._target(table.name)
+            condition = filter_condition(self.connection, self.config, table.name)
             chunks = [Chunk.from_json(c) for c in table.chunks] if table.chunks else [None]
             for chunk in chunks:
                 if (0 if chunk is None else chunk.number) not in done:
-                    yield self._work(table, target, chunk)
+                    yield self._work(table, target, chunk, condition)
 
-    def _work(self, table: BronzeTable, target: Target, chunk: Chunk | None) -> ChunkWork:
+    def _work(self, table: BronzeTable, target: Target, chunk: Chunk | None, condition: str) -> ChunkWork:
         assert table.start is not None
         start = Checkpoint(table.start)
         server = str(self.state.server.get("uuid", ""))
         key = mask_key(self.config)
         generation, root = table.generation, self.lake.root
-        return ChunkWork(self.settings, key, server, table.schema, target, generation, start, chunk, root)
+        return ChunkWork(self.settings, key, server, table.schema, target, generation, start, chunk, root, condition)
 
     def _target(self, name: TableName) -> Target:
         location = self.lake.table("bronze", name)

@@ -123,6 +123,13 @@ def within(keys: Sequence[str], lower: Sequence[Bound] | None, upper: Sequence[B
     return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
+def filtered(where: str, condition: str) -> str:
+    """The WHERE clause `where`, as `within` gives it, of the rows of which `condition` is true too; "" is for all."""
+    if condition and where:
+        return f" WHERE {condition} AND ({where.removeprefix(' WHERE ')})"
+    return f" WHERE {condition}" if condition else where
+
+
 def source_table(name: TableName) -> str:
     return f"{mysql_identifier(name.schema)}.{mysql_identifier(name.table)}"
 

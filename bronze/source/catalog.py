@@ -8,6 +8,7 @@ same table, and its primary key ends in row_end.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import pymysql
 
 from bronze.binlog.definitions import charset_of
+from bronze.rowfilter import condition, require_fit
 from bronze.source.server import rows
 from lakeward.config import Config, TableConfig
 from lakeward.errors import ConfigError, TerminalError
@@ -77,6 +79,7 @@ def survey(conn: pymysql.Connection, config: Config) -> list[SourceTable]:
     columns, indexes = _columns(conn, found), _indexes(conn, found)
     for table in found:
         _describe(table, columns.get(table.name, []), indexes.get(table.name, []), config)
+        _require_filter(conn, config, table.name, columns.get(table.name, []))
     return found
 
 
@@ -87,9 +90,45 @@ def describe(conn: pymysql.Connection, config: Config, name: TableName) -> Table
         return None
     columns, indexes = _columns(conn, [table]), _indexes(conn, [table])
     _describe(table, columns.get(name, []), indexes.get(name, []), config)
+    _require_filter(conn, config, name, columns.get(name, []))
     if table.problems:
         raise table.problems[0]
     return table.schema
+
+
+def filter_condition(conn: pymysql.Connection, config: Config, name: TableName) -> str:
+    """The row filter of a table as the server's SQL, "" where it has none. Raises as `describe`."""
+    tree = config.table(name).filter
+    if tree is None:
+        return ""
+    found = _columns(conn, _tables(conn, config, only=name)).get(name, [])
+    if not found:  # it is gone, as whoever reads it will find out; should it come back by then, nothing is let in
+        return "(1 = 0)"
+    _require_filter(conn, config, name, found)
+    return condition(tree, _filterable(config, name, found))
+
+
+def _require_filter(conn: pymysql.Connection, config: Config, name: TableName, found: list[tuple[Any, ...]]) -> None:
+    tree = config.table(name).filter
+    if tree is not None:
+        require_fit(tree, _filterable(config, name, found), name, conn)
+
+
+def _filterable(config: Config, name: TableName, found: list[tuple[Any, ...]]) -> dict[str, Column]:
+    """The columns that a filter may name, in lower case: excluded ones too, and masked ones in clear."""
+    settings, columns = config.table(name), {}
+    for column, column_type, nullable, charset, collation, *_ in found:
+        left_out = column in settings.exclude_columns
+        with contextlib.suppress(TerminalError):  # a type that the lake has no place for
+            columns[str(column).lower()] = column_from_catalog(
+                str(column),
+                _decoded(column_type),
+                nullable=nullable == "YES",
+                charset=charset,
+                collation=collation,
+                tinyint1="int" if left_out else settings.tinyint1,
+            )
+    return columns
 
 
 def estimated_rows(conn: pymysql.Connection, table: TableName) -> int:

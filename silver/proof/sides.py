@@ -42,11 +42,12 @@ class Source:
     schema: TableSchema
     chunking: Chunking
     mask_key: bytes | None = field(repr=False)
+    condition: str = field(default="", repr=False)  # of the rows that the lake is to have; "" for all
 
     def batches(self, chunks: np.ndarray | None = None) -> Iterator[pa.StructArray]:
         """The rows of `chunks`, or all of them."""
         where = "" if chunks is None else self.chunking.where(chunks.tolist())
-        for clear in read_exact(self.connection, self.schema.clear(), where):
+        for clear in read_exact(self.connection, self.schema.clear(), self.condition, where=where):
             rows = masked(clear, self.schema, self.mask_key)
             yield rows if chunks is None else _of_chunks(rows, self.chunking, chunks)
 
