@@ -48,7 +48,7 @@ class Bronze:
         selects = [
             f"SELECT '{op}', {before}, {after}, {pos * 1000}L, named_struct('server', 's', 'epoch', 1, 'file', 7L,"
             f" 'pos', {pos}L, 'row', 0L, 'gtid', NULL, 'snapshot', {op == 'r'}, 'generation', 0,"
-            " 'absent', NULL, 'before_absent', NULL),"
+            " 'absent', NULL, 'before_absent', NULL, 'unchecked', NULL, 'cascade', NULL),"
             " named_struct('id', 't', 'total_order', 1L, 'data_collection_order', 1L)"
             for pos, op, before, after in reversed(events)
         ]
