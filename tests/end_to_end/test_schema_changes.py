@@ -54,4 +54,4 @@ def test_columns_are_renamed_dropped_and_widened_without_reading_the_table_again
         (1, "uno", 1), (2, "dos", 2), (5, "four", 9000000000),
     ]  # fmt: skip
     assert pipeline.rows("kept", "id", "a", "gone") == [(1, 10, 1), (2, 2, 2), (3, 3, None)]
-    assert pipeline.rows("bare", "b") == [(1,), (2,), (2,)]
+    assert pipeline.rows("bare", "b") == [(1,), (1,), (2,), (2,)]
