@@ -22,6 +22,7 @@ from lakeward.delta import (
     drop_columns,
     exists,
     map_names,
+    mapped,
     rename_column,
     snapshot,
     struct,
@@ -230,9 +231,18 @@ def actual_fields(spark: SparkSession, location: str) -> list[tuple[str, str]]:
 
 
 def overwrite(frame: DataFrame, location: str, *, app: str, run: int) -> None:
-    """Replace rows and columns in one commit, so that a reader sees the old table or the new one."""
+    """Replace rows and columns in one commit, so that a reader sees the old table or the new one.
+
+    Where the table has a change feed and column mapping, columns that go are gone a commit earlier: Delta refuses
+    both at once (DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION).
+    """
     spark = frame.sparkSession
     map_names(spark, location, frame.columns)
+    if _feeds_by_names(spark, location):
+        kinds = {f.name: f.dataType.simpleString() for f in frame.schema.fields}
+        gone = [name for name, kind in actual_fields(spark, location) if kinds.get(name) != kind]
+        if gone:
+            drop_columns(spark, location, gone)
     (
         frame.write.format("delta")
         .mode("overwrite")
@@ -241,6 +251,11 @@ def overwrite(frame: DataFrame, location: str, *, app: str, run: int) -> None:
         .option("txnVersion", run)
         .save(location)
     )
+
+
+def _feeds_by_names(spark: SparkSession, location: str) -> bool:
+    metadata = snapshot(spark, location).metadata()
+    return mapped(metadata) and any(metadata.configuration().contains(name) for name in _FOLLOWED)
 
 
 def append(frame: DataFrame, location: str, *, app: str, run: int) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from lakeward.delta import simple_type
 from lakeward.errors import TerminalError
@@ -137,8 +138,13 @@ def _refuse_unknown(filled: DataFrame, schema: TableSchema) -> None:
 
 def _whole(filled: DataFrame, events: DataFrame, schema: TableSchema) -> DataFrame:
     """The partial events again, in bronze's envelope, with whole images."""
-    fields = ", ".join(f"f{i}.v AS {quoted(c.name)}" for i, c in enumerate(schema.columns))
     kinds = {f.name: f.dataType for f in events.schema.fields}
+    # In the order of bronze's images, which a reordered table does not have: a struct is cast place by place, so that
+    # another order would put values under the names of their neighbours. What a table has dropped is still in images.
+    here = {c.name.lower(): f"f{i}.v" for i, c in enumerate(schema.columns)}
+    told = kinds["after"]
+    assert isinstance(told, StructType)
+    fields = ", ".join(f"{here.get(f.name.lower(), 'NULL')} AS {quoted(f.name)}" for f in told.fields)
     grouped = filled.groupBy(*(F.expr(f"event.{c}").alias(f"g{n}") for n, c in enumerate(_EVENT))).agg(
         F.expr("first(event) AS event"),
         F.expr(f"max_by(struct({fields}), half) FILTER (WHERE half = 0) AS made_before"),
