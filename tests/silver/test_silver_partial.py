@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,3 +74,14 @@ def test_a_row_that_goes_in_the_same_batch_needs_no_values(ledger: Any, make_sch
     ledger.minimal(schema, row | {"a": "y"}, None)
     ledger.silver()
     assert not ledger.content(schema)
+
+
+def test_values_are_filled_in_under_their_own_names_in_a_reordered_table(ledger: Any, make_schema: Any) -> None:
+    row = {"id": 1, "a": "of a", "b": "of b", "c": 1}
+    schema = ledger.follow(make_schema("moved", COLUMNS, ("id",)), [row])
+    ledger.silver()
+    first, a, b, last = schema.columns
+    moved = ledger.alter(replace(schema, columns=(first, b, a, last)))  # ALTER TABLE … MODIFY b … AFTER id
+    ledger.minimal(moved, row, row | {"c": 2})
+    ledger.silver()
+    assert set(ledger.content(schema)) == {(1, "of a", "of b", 2)}
