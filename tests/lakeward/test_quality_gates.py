@@ -135,7 +135,7 @@ def test_quarantine_holds_back_the_failing_rows_alone_and_names_every_rule_they_
     result.hold()
     positions = held_positions(spark, lake, NAME)
     assert positions is not None
-    assert sorted(map(tuple, positions.collect())) == [(1, 1, 1, 0, 0), (1, 1, 2, 0, 0)]
+    assert sorted(map(tuple, positions.collect())) == [(1, 1, 1, 0, 0, None), (1, 1, 2, 0, 0, None)]
     held = {r["after"]["id"]: r for r in spark.read.format("delta").load(lake.table("quarantine", NAME)).collect()}
     second = "expect_column_values_to_not_be_in_set(status)"
     assert {k: sorted(v["failed"]) for k, v in held.items()} == {
@@ -203,7 +203,7 @@ def test_mostly_is_great_expectations_verdict_and_lets_its_share_pass(spark, pla
     ("events", "rule"),
     [
         ([event(1, "x", row(1))], "op is one of"),
-        ([(None, None, row(1), 0, ("s", 1, 1, 1, 0, None, False, 0), None)], "op is one of"),
+        ([(None, None, row(1), 0, ("s", 1, 1, 1, 0, None, False, 0, None), None)], "op is one of"),
         ([event(1, "c", row(None))], "key id is present"),
         ([event(1, "d", before=row(None))], "key id is present"),
         ([event(1, "d")], "key id is present"),

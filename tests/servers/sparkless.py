@@ -18,6 +18,7 @@ from unittest import mock
 import pyarrow.parquet as pq
 
 import bronze.run
+from bronze.report import BronzeReport
 from bronze.tasks import _answer, _error
 from bronze.work import Manifest
 from lakeward.config import parse
@@ -49,7 +50,7 @@ class Sparkless:
     def spark(self) -> Any:
         return _Session()
 
-    def run(self, url: str, until: Checkpoint | None = None, **options: Any) -> bronze.run.BronzeReport:
+    def run(self, url: str, until: Checkpoint | None = None, **options: Any) -> BronzeReport:
         """One `lakeward bronze`."""
         config = parse({"source": {"url": url, **self.source}, "tables": self.tables})
         with self.patched():
