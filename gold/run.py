@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from gold import freshness, iceberg, marts, mirror
 from gold.export import export
 from gold.lanes import Lanes
-from gold.marts import Model
+from gold.marts import Input, Model
 from gold.mirror import Prepared, Wanted
 from gold.state import GoldState, GoldTable, load_gold, save_gold
 from lakeward import catalog, crash
@@ -100,7 +100,9 @@ class _Run:
         self.spark, self.lake, self.config, self.models = spark, lake, config, models
         self.cut, self.report, self.rebuild = cut, report, rebuild
         self.state = load_gold(lake)
-        self.wanted = wanted_mirrors(config, load_bronze(lake), silver, cut, report.skipped)
+        bronze = load_bronze(lake)
+        self.beside = marts.of_silver(lake, bronze, silver)
+        self.wanted = wanted_mirrors(config, bronze, silver, cut, report.skipped)
         self._known(rebuild)
         self.rows = sum(silver.tables[name].rows for name in self.wanted)
         self.number = _number(self.state, self.wanted)
@@ -186,8 +188,9 @@ class _Run:
         failed: list[LakewardError] = []
         for model in self.models:
             name = f"{marts.SCHEMA}.{model.name}"
-            identifiers = {TableName(t.schema, t.table): t.identifier for t in self.state.tables.values()}
-            absent = [str(t) for t in model.inputs if t not in identifiers]
+            published = {TableName(t.schema, t.table): t for t in self.state.tables.values()}
+            inputs = self.beside | {n: Input(t.snapshot, identifier=t.identifier) for n, t in published.items()}
+            absent = [str(t) for t in model.inputs if t not in inputs]
             if absent or name in self.wanted:
                 self.report.skipped[name] = (
                     f"not in this lake: {', '.join(absent)}" if absent else "a source table has its place"
@@ -196,7 +199,7 @@ class _Run:
                     self.state.tables.pop(name, None)
                 continue
             try:
-                self._mart(session, name, model, identifiers)
+                self._mart(session, name, model, inputs)
             except marts.SkippedError as error:
                 self.report.skipped[name] = str(error)
                 self.state.tables.pop(name, None)
@@ -204,15 +207,15 @@ class _Run:
                 failed.append(error)
         return failed
 
-    def _mart(self, session: SparkSession, name: str, model: Model, identifiers: dict[TableName, str]) -> None:
-        inputs = {str(t): self.state.tables[str(t)].snapshot for t in model.inputs}
+    def _mart(self, session: SparkSession, name: str, model: Model, found: dict[TableName, Input]) -> None:
+        inputs = {str(t): found[t].version for t in model.inputs}
         known = self.state.tables.get(name)
         same = known is not None and known.inputs == inputs and known.model == model.digest
         if known is not None and same and name not in self.rebuild:
             self.state.tables[name] = replace(known, cut=self.cut)
             self.report.tables[name] = "unchanged"
             return
-        stands = marts.materialize(session, model, identifiers, self.cut, self.number)
+        stands = marts.materialize(session, model, found, self.cut, self.number)
         entry = _entry(self.lake, marts.SCHEMA, model.name, "mart", stands, self.cut)
         self.state.tables[name] = replace(entry, inputs=inputs, model=model.digest)
         self.report.tables[name] = "created" if known is None else "rebuilt"

@@ -105,6 +105,17 @@ class LakeConfig:
 
 
 @dataclass(frozen=True)
+class Outbox:
+    """The columns of an outbox table, named as Debezium's outbox router names them where nothing else is said."""
+
+    id: str = "id"  # what names an event
+    type: str = "type"  # what it is routed by: each type has a table of its own
+    key: str = "aggregateid"
+    aggregate: str = "aggregatetype"
+    payload: str = "payload"  # JSON
+
+
+@dataclass(frozen=True)
 class TableConfig:
     keys: tuple[str, ...] | None = None
     history: Literal["scd1", "scd2"] = "scd1"
@@ -115,6 +126,7 @@ class TableConfig:
     mask: Mapping[str, str] = field(default_factory=dict)
     tinyint1: Literal["int", "boolean"] = "int"
     where: str | None = None  # rows of which it is not true stay outside
+    outbox: Outbox | None = None  # its inserts become events in tables of their own
 
     @property
     def filter(self) -> Filter | None:
