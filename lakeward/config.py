@@ -14,7 +14,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -113,6 +113,12 @@ class Outbox:
     key: str = "aggregateid"
     aggregate: str = "aggregatetype"
     payload: str = "payload"  # JSON
+
+    def required(self, names: Collection[str]) -> tuple[str, ...]:
+        """The columns that an outbox with the columns `names` has to have: the aggregate's may be missing where it is
+        not asked for by name."""
+        optional = self.aggregate == Outbox.aggregate and self.aggregate not in names
+        return (self.id, self.type, self.key, self.payload, *(() if optional else (self.aggregate,)))
 
 
 @dataclass(frozen=True)

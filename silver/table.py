@@ -56,12 +56,17 @@ def _refuse_outbox(plan: TablePlan, config: TableConfig, columns: Outbox) -> Non
             f"{plan.name} is an outbox, whose events are its history",
             hint=f'take history out of [tables."{plan.name}"]',
         )
-    clear = {c.name for c in plan.schema.columns if not c.masked}
-    for name in (columns.id, columns.type, columns.payload):
-        if name not in clear:
+    masked = {c.name: c.masked for c in plan.schema.columns}
+    for name in columns.required(masked):
+        if name not in masked:
             raise ConfigError(
-                f"{plan.name} is an outbox, and its column {name!r} is masked or left out",
-                hint=f'take it out of mask and exclude_columns of [tables."{plan.name}"]',
+                f"{plan.name} is an outbox, and has no column {name!r} (any more), or it is left out",
+                hint=f'name the column in outbox of [tables."{plan.name}"], and not in exclude_columns',
+            )
+        if masked[name] and name in (columns.id, columns.type, columns.payload):
+            raise ConfigError(
+                f"{plan.name} is an outbox, and its column {name!r} is masked",
+                hint=f'take it out of mask of [tables."{plan.name}"]',
             )
 
 

@@ -20,7 +20,7 @@ import pymysql
 from bronze.binlog.definitions import charset_of
 from bronze.rowfilter import condition, require_fit
 from bronze.source.server import rows
-from lakeward.config import Config, Outbox, TableConfig
+from lakeward.config import Config, TableConfig
 from lakeward.errors import ConfigError, TerminalError
 from lakeward.names import TableName
 from lakeward.schema import Column, TableSchema, column_from_catalog
@@ -286,7 +286,7 @@ def _check_columns(table: TableName, settings: TableConfig, names: list[str]) ->
         ("keys", settings.keys or ()),
         ("exclude_columns", settings.exclude_columns),
         ("mask", tuple(settings.mask)),
-        ("outbox", _of_outbox(settings, names)),
+        ("outbox", settings.outbox.required(names) if settings.outbox else ()),
     ):
         for name in wanted:
             if name not in names:
@@ -294,15 +294,6 @@ def _check_columns(table: TableName, settings: TableConfig, names: list[str]) ->
                     f'[tables."{table}"] {setting} names {name!r}, which is no column of that table',
                     hint=_nearest(name, names),
                 )
-
-
-def _of_outbox(settings: TableConfig, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that an outbox has to have: the aggregate's may be missing where it is not asked for by name."""
-    if settings.outbox is None:
-        return ()
-    outbox = settings.outbox
-    optional = outbox.aggregate == Outbox().aggregate and outbox.aggregate not in names
-    return tuple(n for f, n in vars(outbox).items() if not (f == "aggregate" and optional))
 
 
 def _check_configured(config: Config, followed: list[TableName]) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bronze.envelope import envelope_ddl
 from lakeward import crash
-from lakeward.config import Outbox
+from lakeward.config import Outbox, TableConfig
+from lakeward.errors import ConfigError
+from lakeward.position import Position
 from silver.outbox import fields_of_types, suffix, write_events
+from silver.plan import TablePlan
+from silver.table import refuse
 
 pytestmark = pytest.mark.timeout(1200)
 COLUMNS = {"id": "bigint", "aggregate_type": "varchar(40)", "aggregate_id": "varchar(40)", "event_type": "varchar(40)",
@@ -98,6 +104,20 @@ def test_the_fields_of_a_type_do_not_depend_on_how_events_fell_into_batches():
     ]
     wanted = {"a": {"N": "string", "x": "double"}, "b": {}, None: {"x": "boolean"}}
     assert fields_of_types(answers) == fields_of_types(reversed(answers)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("gone", "masked", "said"),
+    [("aggregate_id", "", "no column 'aggregate_id'"), ("aggregate_type", "", "no column 'aggregate_type'"),
+     ("", "payload", "'payload' is masked"), ("", "aggregate_id", None)],
+)  # fmt: skip
+def test_an_outbox_without_a_column_that_it_is_read_by_is_refused(make_schema, gone, masked, said):
+    schema = make_schema("outbox", {n: k for n, k in COLUMNS.items() if n != gone}, ("id",))
+    columns = tuple(replace(c, masked=c.name == masked) for c in schema.columns)
+    start = Position(1, 1, 4)
+    plan = TablePlan(replace(schema, columns=columns), 1, start, start, rekeyed=False, batch=1, bronze_version=1)
+    with nullcontext() if said is None else pytest.raises(ConfigError, match=said):
+        refuse(plan, TableConfig(outbox=OUTBOX))
 
 
 def test_the_names_of_event_tables_are_told_apart():
