@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import lakeward.errors
+from bronze.allocation import keep_freed_memory
 from bronze.work import Manifest
 from lakeward.errors import LakewardError
 
@@ -54,6 +55,7 @@ _ANSWER = pa.schema([("number", pa.int64()), ("answer", pa.string())])
 
 
 def _answer(task: Callable[[Any], Manifest], pickled: bytes) -> str:
+    keep_freed_memory()
     try:
         return json.dumps(dataclasses.asdict(task(pickle.loads(pickled))))
     except LakewardError as error:
