@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads import SCHEMA
-from bronze.allocation import keep_freed_memory
+from bronze.allocation import give_back_freed_memory, keep_freed_memory
 from bronze.binlog.blocks import Block
 from bronze.binlog.bulk import RowsBatch, read_blocks
 from bronze.binlog.files import file_blocks
@@ -122,7 +122,10 @@ def _decoded(blocks: Iterator[Block], number: int) -> int:
         if size >= _PENDING_BYTES:
             rows += _rows(batches, events)
             batches, events, size = [], [], 0
-    return rows + _rows(batches, events)
+    rows += _rows(batches, events)
+    del batches, events
+    give_back_freed_memory()
+    return rows
 
 
 def _rows(batches: list[RowsBatch], events: list[RowsEvent]) -> int:

@@ -1,9 +1,9 @@
-"""Memory that a task frees stays with its process, for its next batch of rows.
+"""Memory that a task frees stays with its process until the task ends.
 
 A task fills arrays of a few megabytes, hands them on and frees them, over and over. glibc gives such arrays back to the
 system at once, and the system clears each page anew before it is filled again: an eighth of the time of decoding a wide
-table. The peak is no higher, since what is freed is what the next batch fills, and Spark ends a Python worker that has
-been idle for a minute. `python -m bench.binlog` measures both.
+table. What is freed is what the next batch fills, so the peak is no higher; and at the task's end it goes back, since
+Spark gives the next task to another of its Python workers. `python -m bench.binlog` measures both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ _SETTINGS: Final = (  # of malloc.h
 @functools.cache
 def keep_freed_memory() -> bool:
     """From now on this process keeps what it frees; False where the C library is not glibc, or refuses."""
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    libc = ctypes.CDLL(None)
-    return all([libc.mallopt(parameter, value) for parameter, value in _SETTINGS])
+    libc = _glibc()
+    return libc is not None and all(libc.mallopt(parameter, value) for parameter, value in _SETTINGS)
+
+
+def give_back_freed_memory() -> None:
+    """Give the system what was kept."""
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import lakeward.errors
-from bronze.allocation import keep_freed_memory
+from bronze.allocation import give_back_freed_memory, keep_freed_memory
 from bronze.work import Manifest
 from lakeward.errors import LakewardError
 
@@ -62,6 +62,8 @@ def _answer(task: Callable[[Any], Manifest], pickled: bytes) -> str:
         facts = {k: str(v) for k, v in error.facts.items()}
         doc = {"type": type(error).__name__, "message": error.message, "hint": error.hint, "facts": facts}
         return json.dumps({"error": doc})
+    finally:
+        give_back_freed_memory()
 
 
 def _error(doc: dict[str, Any]) -> LakewardError:

@@ -1,4 +1,4 @@
-"""What a task frees is not fetched from the system again."""
+"""What a task frees is not fetched from the system again, and goes back to it at the task's end."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ import sys
 
 import pytest
 
-_FILLS = """
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is of glibc")
+
+_FILL = """
 import resource
 import numpy as np
-from bronze.allocation import keep_freed_memory
-if {kept}:
-    assert keep_freed_memory()
+from bronze.allocation import give_back_freed_memory, keep_freed_memory
+def filled():
+    arrays = [np.full(2 << 20, n, np.uint8) for n in range(40)]
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [np.full(2 << 20, n, np.uint8) for n in range(40)]
-    del arrays
+    filled()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(sum(faults() for _ in range(10)))
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 """
 
 
-def _faults(kept: bool) -> int:
-    """Pages that ten batches of 80 MiB each made the system clear, after a first one."""
-    done = subprocess.run(
-        [sys.executable, "-c", _FILLS.format(kept=kept)], capture_output=True, text=True, check=True, timeout=60
-    )
-    return int(done.stdout)
+def _said(program: str) -> int:
+    """The number that `program` prints, run behind _FILL in a process of its own."""
+    command = [sys.executable, "-c", _FILL + program]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is of glibc")
 def test_memory_that_is_freed_is_filled_again_without_the_system() -> None:
-    assert _faults(kept=True) * 10 < _faults(kept=False)
+    pages = "filled(); print(sum(faults() for _ in range(10)))"
+    assert _said("assert keep_freed_memory();" + pages) * 10 < _said(pages)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_was_kept_goes_back_at_the_end() -> None:
+    returned = "keep_freed_memory(); filled(); held = resident(); give_back_freed_memory(); print(held - resident())"
+    assert _said(returned) > 60 << 20
