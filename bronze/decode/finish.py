@@ -89,8 +89,9 @@ def finish(found: Found) -> Finished:
         if done.array.type != column.arrow:
             done = done._replace(array=done.array.cast(column.arrow, safe=True))
     except (ValueError, IndexError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        why = "" if isinstance(error, pa.ArrowException) else f": {error}"  # Arrow quotes the value; it may be masked
         raise FailClosedError(
-            f"column {column.name!r} holds a value that is not a {column.kind}: {error}",
+            f"column {column.name!r} holds a value that is not a {column.kind}{why}",
             hint="if the source has other values there, `lakeward resnapshot` the table",
             column=column.name,
         ) from error

@@ -185,10 +185,11 @@ def test_a_column_registered_wider_is_converted(
     assert rows.after[0].as_py()[registered.name] == expected
 
 
-def test_a_column_that_cannot_hold_its_values_is_refused_by_name() -> None:
+def test_a_column_that_cannot_hold_its_values_is_refused_by_name_without_the_value() -> None:
     wire = replace(WireColumn(8, 0, 0, Column("n", "bigint")), column=Column("n", "int"))
-    with pytest.raises(FailClosedError, match="'n'"):
+    with pytest.raises(FailClosedError, match="'n'") as refused:
         decode_rows((wire,), [("c", b"\0" + struct.pack("<q", 2**40))])
+    assert str(2**40) not in str(refused.value), "the column may be masked"
 
 
 def test_a_label_beyond_the_declared_ones_is_refused_by_name() -> None:
