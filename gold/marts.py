@@ -9,9 +9,11 @@ A model is one SELECT with a header:
     -- expect: trips >= finished         (not false of any row, or the mart is not published; any number)
     -- optional: yes                     (skipped with its reason where the inputs are of another shape)
 
-It names tables as the source does (`shop.trips`) and other marts as `marts.<name>`. Only those names are replaced, in
-place, by the identifiers of the published tables: the rest of the SQL reaches Spark as it was written. A mart gets one
-new snapshot when one of its inputs or its SQL has changed; a mart whose inputs are not all in this lake is skipped.
+It names tables as the source does (`shop.trips`) and other marts as `marts.<name>`; `shop.trips__history` is that
+table's versions, and `shop.outbox__<type>` the events of one type of an outbox. Only those names are replaced, in
+place: the rest of the SQL reaches Spark as it was written. What they name is read at the run's cut. A mart gets
+one new snapshot when one of its inputs or its SQL has changed; a mart whose inputs are not all in this
+lake is skipped.
 """
 
 from __future__ import annotations
@@ -41,11 +43,39 @@ from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
 from lakeward.names import TableName, spark_identifier
 from lakeward.position import Checkpoint
+from lakeward.state import BronzeState, SilverState
 
 SCHEMA = "marts"
 SHIPPED = Path(__file__).resolve().parent / "models"
 _HEADER = re.compile(r"--\s*(name|description|materialized|keys|optional|expect|changed)\s*:\s*(.*?)\s*$")
 Materialized = Literal["table", "incremental"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a name in a model stands for: a table that gold has published, or a Delta table of silver's."""
+
+    version: int  # the snapshot of the one, the version of the other
+    identifier: str = ""
+    location: str = ""
+
+    def relation(self, session: SparkSession) -> str:
+        """How a query of `session` names it."""
+        if self.identifier:
+            return self.identifier
+        frame = session.read.format("delta").option("versionAsOf", self.version).load(self.location)
+        view = "lakeward_" + hashlib.sha256(self.location.encode()).hexdigest()[:16]
+        frame.createOrReplaceTempView(view)
+        return view
+
+
+def of_silver(lake: Lake, bronze: BronzeState, silver: SilverState) -> dict[TableName, Input]:
+    """The histories and the outbox's events that stand beside silver's tables, by the names that models give them."""
+    found = {}
+    for of in (t.name for n, t in bronze.tables.items() if n in silver.tables):
+        for suffix, version in silver.tables[str(of)].beside.items():
+            found[TableName(of.schema, of.table + suffix)] = Input(version, location=lake.table("silver", of, suffix))
+    return found
 
 
 class SkippedError(Exception):
@@ -85,11 +115,11 @@ class Model:
     def inputs(self) -> tuple[TableName, ...]:
         return tuple(sorted({r.table for r in self.references}))
 
-    def rendered(self, identifiers: Mapping[TableName, str]) -> str:
-        """The SQL with each table's name replaced by its identifier."""
+    def rendered(self, relations: Mapping[TableName, str]) -> str:
+        """The SQL with each table's name replaced."""
         sql = self.sql
         for reference in sorted(self.references, key=lambda r: r.start, reverse=True):
-            sql = sql[: reference.start] + identifiers[reference.table] + sql[reference.end + 1 :]
+            sql = sql[: reference.start] + relations[reference.table] + sql[reference.end + 1 :]
         return sql
 
 
@@ -204,7 +234,7 @@ def _references(tree: exp.Query) -> tuple[Reference, ...]:
 def materialize(
     session: SparkSession,
     model: Model,
-    identifiers: Mapping[TableName, str],
+    inputs: Mapping[TableName, Input],
     cut: Checkpoint,
     run: int,
     basis: Basis | None = None,
@@ -218,12 +248,13 @@ def materialize(
     name = iceberg.identifier(SCHEMA, model.name)
     keys = touched_keys(session, model, basis) if basis is not None else None
     try:
-        frame = rows_of(session, model, identifiers, keys) if keys is not None else None
+        relations = {t: inputs[t].relation(session) for t in model.inputs}
+        frame = rows_of(session, model, relations, keys) if keys is not None else None
         if frame is not None and iceberg.columns_of(frame.drop(CHANGE)) != iceberg.columns_of(session.table(name)):
             frame = None  # an input has other columns, and so has the mart
         merged = frame is not None
         if frame is None:
-            frame = session.sql(model.rendered(identifiers))
+            frame = session.sql(model.rendered(relations))
             frame = frame.select(*[F.col(spark_identifier(c)).alias(c.lower()) for c in frame.columns])
     except AnalysisException as error:
         said = str(error).splitlines()[0]

@@ -24,7 +24,7 @@ from gold import freshness, iceberg, marts, mirror
 from gold.export import export
 from gold.incremental import Basis
 from gold.lanes import Lanes
-from gold.marts import Model
+from gold.marts import Input, Model
 from gold.mirror import Prepared, Wanted
 from gold.state import GoldState, GoldTable, load_gold, save_gold
 from lakeward import catalog, crash
@@ -101,7 +101,9 @@ class _Run:
         self.spark, self.lake, self.config, self.models = spark, lake, config, models
         self.cut, self.report, self.rebuild = cut, report, rebuild
         self.state = load_gold(lake)
-        self.wanted = wanted_mirrors(config, load_bronze(lake), silver, cut, report.skipped)
+        bronze = load_bronze(lake)
+        self.beside = marts.of_silver(lake, bronze, silver)
+        self.wanted = wanted_mirrors(config, bronze, silver, cut, report.skipped)
         self._known(rebuild)
         self.rows = sum(silver.tables[name].rows for name in self.wanted)
         self.number = _number(self.state, self.wanted)
@@ -188,8 +190,9 @@ class _Run:
         failed: list[LakewardError] = []
         for model in self.models:
             name = f"{marts.SCHEMA}.{model.name}"
-            identifiers = {TableName(t.schema, t.table): t.identifier for t in self.state.tables.values()}
-            absent = [str(t) for t in model.inputs if t not in identifiers]
+            published = {TableName(t.schema, t.table): t for t in self.state.tables.values()}
+            inputs = self.beside | {n: Input(t.snapshot, identifier=t.identifier) for n, t in published.items()}
+            absent = [str(t) for t in model.inputs if t not in inputs]
             if absent or name in self.wanted:
                 self.report.skipped[name] = (
                     f"not in this lake: {', '.join(absent)}" if absent else "a source table has its place"
@@ -198,7 +201,7 @@ class _Run:
                     self.state.tables.pop(name, None)
                 continue
             try:
-                self._mart(session, name, model, identifiers)
+                self._mart(session, name, model, inputs)
             except marts.SkippedError as error:
                 self.report.skipped[name] = str(error)
                 self.state.tables.pop(name, None)
@@ -206,8 +209,8 @@ class _Run:
                 failed.append(error)
         return failed
 
-    def _mart(self, session: SparkSession, name: str, model: Model, identifiers: dict[TableName, str]) -> None:
-        inputs = {str(t): self.state.tables[str(t)].snapshot for t in model.inputs}
+    def _mart(self, session: SparkSession, name: str, model: Model, found: dict[TableName, Input]) -> None:
+        inputs = {str(t): found[t].version for t in model.inputs}
         known = self.state.tables.get(name)
         same = known is not None and known.inputs == inputs and known.model == model.digest
         if known is not None and same and name not in self.rebuild:
@@ -219,7 +222,7 @@ class _Run:
             standing = iceberg.standing(session, known.identifier)
             if standing is not None and standing.lakeward.get("model") == model.digest:
                 basis = Basis(known.inputs, inputs)
-        stands, merged = marts.materialize(session, model, identifiers, self.cut, self.number, basis)
+        stands, merged = marts.materialize(session, model, found, self.cut, self.number, basis)
         entry = _entry(self.lake, marts.SCHEMA, model.name, "mart", stands, self.cut)
         self.state.tables[name] = replace(entry, inputs=inputs, model=model.digest)
         self.report.tables[name] = "created" if known is None else "merged" if merged else "rebuilt"

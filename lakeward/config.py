@@ -14,7 +14,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -107,6 +107,23 @@ class LakeConfig:
 
 
 @dataclass(frozen=True)
+class Outbox:
+    """The columns of an outbox table, named as Debezium's outbox router names them where nothing else is said."""
+
+    id: str = "id"  # what names an event
+    type: str = "type"  # what it is routed by: each type has a table of its own
+    key: str = "aggregateid"
+    aggregate: str = "aggregatetype"
+    payload: str = "payload"  # JSON
+
+    def required(self, names: Collection[str]) -> tuple[str, ...]:
+        """The columns that an outbox with the columns `names` has to have: the aggregate's may be missing where it is
+        not asked for by name."""
+        optional = self.aggregate == Outbox.aggregate and self.aggregate not in names
+        return (self.id, self.type, self.key, self.payload, *(() if optional else (self.aggregate,)))
+
+
+@dataclass(frozen=True)
 class TableConfig:
     keys: tuple[str, ...] | None = None
     history: Literal["scd1", "scd2"] = "scd1"
@@ -118,6 +135,7 @@ class TableConfig:
     tinyint1: Literal["int", "boolean"] = "int"
     export_by: tuple[str, ...] = ()  # columns: the Parquet export has a folder for each of their values
     where: str | None = None  # rows of which it is not true stay outside
+    outbox: Outbox | None = None  # its inserts become events in tables of their own
 
     @property
     def filter(self) -> Filter | None:

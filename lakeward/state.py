@@ -99,6 +99,7 @@ class SilverTable:
     keys: list[str] = field(default_factory=list)  # it was merged by
     events: int = 0  # envelopes that bronze held of it
     cascades: int = -1  # version of its table of cascades, -1 where nothing ever cascaded to it
+    beside: dict[str, int] = field(default_factory=dict)  # suffix → version of its history and its outbox's events
 
 
 @dataclass

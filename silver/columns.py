@@ -15,7 +15,10 @@ from lakeward.schema import Column, TableSchema
 
 META = (("__ts_ms", "BIGINT"), ("__transaction_id", "STRING"), ("__transaction_order", "BIGINT"))
 DELETED = "__deleted"
-VERSION = (("__valid_from", "TIMESTAMP"), ("__valid_to", "TIMESTAMP"), ("__is_current", "BOOLEAN"))
+VERSION = (
+    *(("__valid_from", "TIMESTAMP"), ("__valid_to", "TIMESTAMP"), ("__is_current", "BOOLEAN")),
+    *(("__valid_from_position", "STRING"), ("__valid_to_position", "STRING")),
+)
 _CHANGE_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 RESERVED = frozenset((*(name for name, _ in META), DELETED, *(name for name, _ in VERSION), *_CHANGE_FEED))
 

@@ -38,6 +38,12 @@ def place(epoch: int, file: int, pos: int, *, half: int) -> str:
     )
 
 
+def position(at: str) -> str:
+    """The place `at` as text, which orders as places do."""
+    fields = f"{at}.epoch, {at}.file, {at}.pos, CAST({at}.stream AS INT), {at}.row, {at}.cascade, {at}.half + 2"
+    return f"format_string('%06d-%010d-%014d-%d-%010d-%08d-%d', {fields})"
+
+
 @dataclass(frozen=True)
 class Truncation:
     """The last TRUNCATE of a batch: what stood in the table before it is gone."""

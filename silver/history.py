@@ -6,6 +6,11 @@ leaves a row as it was makes none; a row that is deleted and inserted again has 
 time it was taken: a row that the stream has changed since then opens with what the first such change found there,
 since the snapshot may have read it later. Should the source's clock go back, a version starts no earlier than the one
 before it.
+
+Times tell neither which of two transactions of one millisecond came first nor, on servers that log whole seconds, of
+one second. So versions bear positions too (`silver.events.position`): a version holds at `p` where
+`__valid_from_position` <= p < `__valid_to_position`. It begins at its transaction's first change of the row, or, where
+the first snapshot found it, before every event.
 """
 
 from __future__ import annotations
@@ -18,13 +23,15 @@ from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
 from silver.columns import META, exact, identity, of_image, of_table
 from silver.delta import APP_ID, append, done, once
-from silver.events import changes, place
+from silver.events import changes, place, position
 from silver.plan import TablePlan
 from silver.rows import SHORT
 
 SEED = "lakeward-silver-seed"
-_STATE = ("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "unit", "at", "open")
+HISTORY = "__history"  # suffix of a table of versions
+_STATE = ("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "unit", "at", "open", "position")
 _NEVER = "CAST(NULL AS TIMESTAMP)"
+_ALWAYS = position(place(0, 0, 0, half=0))
 
 
 def seed(session: SparkSession, location: str, current: DataFrame, schema: TableSchema, *, soft: bool) -> None:
@@ -34,7 +41,8 @@ def seed(session: SparkSession, location: str, current: DataFrame, schema: Table
     rows = current.where("NOT __deleted") if soft else current
     columns = [quoted(c.name) for c in schema.columns] + [name for name, _ in META]
     opened = rows.selectExpr(
-        *columns, "timestamp_millis(__ts_ms) AS __valid_from", f"{_NEVER} AS __valid_to", "true AS __is_current"
+        *(*columns, "timestamp_millis(__ts_ms) AS __valid_from", f"{_NEVER} AS __valid_to", "true AS __is_current"),
+        *(f"{_ALWAYS} AS __valid_from_position", "CAST(NULL AS STRING) AS __valid_to_position"),
     )
     append(opened, location, app=SEED, run=0)
 
@@ -58,7 +66,7 @@ def merge_recomputed(
         "false AS open",
     )
     existing = _open_versions(session, location, schema).join(states.select("id"), "id", "left_semi")
-    both = states.unionByName(existing.select(*_STATE))
+    both = _placed(states).unionByName(existing.select(*_STATE))
     _merge_versions(session, location, both, schema, app=app, run=run)
 
 
@@ -72,8 +80,14 @@ def _merge_versions(
         "__valid_from": "timestamp_millis(s.from_ms)",
         "__valid_to": "timestamp_millis(s.to_ms)",
         "__is_current": "s.to_ms IS NULL",
+        "__valid_from_position": "s.from_position",
+        "__valid_to_position": "s.to_position",
     }
-    closed = {"__valid_to": "timestamp_millis(s.to_ms)", "__is_current": "false"}
+    closed = {
+        "__valid_to": "timestamp_millis(s.to_ms)",
+        "__is_current": "false",
+        "__valid_to_position": "s.to_position",
+    }
     on = f"t.__is_current AND {identity(schema, of_table(schema, 't'))} = s.id"
     builder = (
         DeltaTable.forPath(session, location)
@@ -117,7 +131,13 @@ def _states(
     if truncate:
         states = states.unionByName(_truncated(events, states.select("id").unionAll(existing.select("id"))))
     affected = existing if plan.since is None or truncate else existing.join(states.select("id"), "id", "left_semi")
-    return states.select(*_STATE).unionByName(affected.select(*_STATE))
+    return _placed(states).unionByName(affected.select(*_STATE))
+
+
+def _placed(states: DataFrame) -> DataFrame:
+    # What the first snapshot found was there before it, and other tables' events before it mean that.
+    placed = f"IF(unit = 'generation 1', {_ALWAYS}, {position('at')})"
+    return states.withColumn("position", F.expr(placed)).select(*_STATE)
 
 
 def _open_versions(session: SparkSession, location: str, schema: TableSchema) -> DataFrame:
@@ -138,6 +158,7 @@ def _open_versions(session: SparkSession, location: str, schema: TableSchema) ->
             "CAST(NULL AS STRING) AS unit",
             f"{place(-1, 0, 0, half=0)} AS at",
             "true AS open",
+            "t.__valid_from_position AS position",
         )
     )
 
@@ -190,16 +211,22 @@ def _versions(states: DataFrame, schema: TableSchema) -> DataFrame:
     """The source of the MERGE: open versions to close (`id` set) and versions to insert (`id` NULL)."""
     order = Window.partitionBy("id").orderBy("at")
     fields = ", ".join(exact(c, f"image.c{i}") for i, c in enumerate(schema.columns))
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return (
-        states.withColumn("next_unit", F.lead("unit").over(order))
+        states.withColumn("last_unit", F.lag("unit").over(order))
+        .withColumn("next_unit", F.lead("unit").over(order))
+        .withColumn("began", F.expr("IF(open OR NOT (last_unit <=> unit), position, NULL)"))
+        .withColumn("began", F.last("began", ignorenulls=True).over(so_far))
         .where("next_unit IS NULL OR NOT (next_unit <=> unit)")
         .withColumn("value", F.expr(f"IF(gone, NULL, struct({fields}))"))
         .withColumn("before", F.lag("value").over(order))
         .where("open OR NOT (value <=> before)")
-        .withColumn("from_ms", F.max("ts_ms").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+        .withColumn("from_ms", F.max("ts_ms").over(so_far))
         .withColumn("to_ms", F.lead("from_ms").over(order))
+        .withColumn("from_position", F.max("began").over(so_far))
+        .withColumn("to_position", F.lead("from_position").over(order))
         .where("(open AND to_ms IS NOT NULL) OR (NOT open AND NOT gone)")
-        .selectExpr("IF(open, id, NULL) AS id", "image", *SHORT, "from_ms", "to_ms")
+        .selectExpr("IF(open, id, NULL) AS id", "image", *SHORT, "from_ms", "to_ms", "from_position", "to_position")
     )
 
 

@@ -16,13 +16,14 @@ from lakeward.config import Config
 from lakeward.delta import version
 from lakeward.errors import TerminalError
 from lakeward.lake import Lake
+from lakeward.position import Position
 from lakeward.schema import TableSchema
 from lakeward.state import load_bronze, load_silver, save_silver
-from silver import delta
+from silver import delta, outbox
 from silver.current import counted, keyed
 from silver.events import truncations
 from silver.fill import whole_events
-from silver.history import merge_recomputed
+from silver.history import HISTORY, merge_recomputed
 from silver.merge import merge
 from silver.plan import TablePlan, renames
 
@@ -67,17 +68,20 @@ def recompute(
     )
     settings, location = config.table(schema.name), lake.table("silver", schema.name)
     soft, session = settings.deletes == "soft", delta.sibling(spark)
-    passed = _without(
-        whole_events(session, lake, plan, known.cut), held if held is not None else _quarantined(session, lake, schema)
-    )
+    passed = passed_so_far(session, lake, plan, known.cut, held)
     truncation = truncations({plan.name: passed}).get(plan.name) if settings.truncate == "apply" else None
     number = time.time_ns()
+    if settings.outbox is not None:
+        app = f"{outbox.APP_ID}-replay"
+        written = outbox.write_events(session, lake, settings.outbox, passed, schema, run=number, app=app, again=True)
+        known.beside |= written
     frames = []
     if schema.keys:
         rows = keyed(passed, plan, truncation, soft=soft, only=keys)
         if settings.history == "scd2":
-            history = lake.table("silver", schema.name, "__history")
+            history = lake.table("silver", schema.name, HISTORY)
             merge_recomputed(session, history, rows, schema, app=APP_ID, run=number)
+            known.beside[HISTORY] = version(session, history)
         frames.append(rows)
     if schema.counted:
         current = session.read.format("delta").load(location)
@@ -88,6 +92,15 @@ def recompute(
     known.rows = now.where("NOT __deleted").count() if soft else now.count()
     known.version = version(session, location)
     save_silver(lake, state)
+
+
+def passed_so_far(
+    session: SparkSession, lake: Lake, plan: TablePlan, cut: Position, held: DataFrame | None = None
+) -> DataFrame:
+    """A table's events from `plan.since`, or its snapshot, up to `cut` but those in `held` [epoch, file, pos, row,
+    generation, cascade]: by default what its quarantine holds."""
+    events = whole_events(session, lake, plan, cut)
+    return _without(events, held if held is not None else _quarantined(session, lake, plan.schema))
 
 
 def _without(events: DataFrame, held: DataFrame | None) -> DataFrame:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bronze.commit import reshape_images
-from lakeward.config import TableConfig
+from lakeward.config import Outbox, TableConfig
 from lakeward.delta import exists, snapshot, version
 from lakeward.errors import ConfigError
 from lakeward.lake import Lake
 from lakeward.names import sql_literal
 from lakeward.state import SilverTable
-from silver import delta
+from silver import delta, outbox
 from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
-from silver.history import merge_history, seed
+from silver.history import HISTORY, merge_history, seed
 from silver.merge import merge
 from silver.plan import RunPlan, TablePlan
+from silver.replay import passed_so_far
 from silver.rows import Ending, Written, as_table
 from silver.undouble import undouble
 
@@ -45,6 +46,28 @@ def refuse(plan: TablePlan, config: TableConfig) -> None:
             f"{plan.name} has no key, so its rows have no history",
             hint=f'take history = "scd2" out of [tables."{plan.name}"], or name its keys there',
         )
+    if config.outbox is not None:
+        _refuse_outbox(plan, config, config.outbox)
+
+
+def _refuse_outbox(plan: TablePlan, config: TableConfig, columns: Outbox) -> None:
+    if config.history == "scd2":  # an event of the type `history` would have the history's name
+        raise ConfigError(
+            f"{plan.name} is an outbox, whose events are its history",
+            hint=f'take history out of [tables."{plan.name}"]',
+        )
+    masked = {c.name: c.masked for c in plan.schema.columns}
+    for name in columns.required(masked):
+        if name not in masked:
+            raise ConfigError(
+                f"{plan.name} is an outbox, and has no column {name!r} (any more), or it is left out",
+                hint=f'name the column in outbox of [tables."{plan.name}"], and not in exclude_columns',
+            )
+        if masked[name] and name in (columns.id, columns.type, columns.payload):
+            raise ConfigError(
+                f"{plan.name} is an outbox, and its column {name!r} is masked",
+                hint=f'take it out of mask of [tables."{plan.name}"]',
+            )
 
 
 def follow_shape(session: SparkSession, lake: Lake, config: TableConfig, plan: TablePlan) -> None:
@@ -69,8 +92,11 @@ def write_table(
 ) -> tuple[Written, SilverTable]:
     """Bring the history table, where there is one, and then the current-state table to the run's cut."""
     location, soft = lake.table("silver", plan.schema.name), config.deletes == "soft"
+    beside: dict[str, int] = {}
     if config.history == "scd2":
-        _write_history(session, lake, config, run, plan, batch, known)
+        beside[HISTORY] = _write_history(session, lake, config, run, plan, batch, known)
+    if config.outbox is not None:
+        beside |= _write_outbox(session, lake, config.outbox, run, plan, batch, known)
     written = Written(0, 0, 0)
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
@@ -88,6 +114,7 @@ def write_table(
         keys=list(plan.schema.keys),
         events=plan.events - plan.cascaded + (known.events if known is not None and plan.since is not None else 0),
         cascades=plan.cascades if plan.cascades >= 0 or known is None else known.cascades,
+        beside=beside,
     )
 
 
@@ -151,10 +178,11 @@ def _write_history(
     plan: TablePlan,
     batch: Batch,
     known: SilverTable | None,
-) -> None:
-    location = lake.table("silver", plan.schema.name, "__history")
+) -> int:
+    """The version of the history table."""
+    location = lake.table("silver", plan.schema.name, HISTORY)
     if delta.done(session, location, delta.APP_ID) >= run.run:
-        return
+        return version(session, location)
     renamed = None if plan.since is None else plan.renamed
     delta.ensure_history(session, location, plan.schema, generation=plan.generation, renamed=renamed)
     unused = delta.done(session, location, delta.APP_ID) < 0
@@ -170,6 +198,28 @@ def _write_history(
         truncate=batch.truncation is not None,
         gone_ms=run.cut.ts_ms,
     )
+    return version(session, location)
+
+
+def _write_outbox(
+    session: SparkSession,
+    lake: Lake,
+    columns: Outbox,
+    run: RunPlan,
+    plan: TablePlan,
+    batch: Batch,
+    known: SilverTable | None,
+) -> dict[str, int]:
+    """The versions of the outbox's event tables, by their suffix. Only inserts count, whose images are whole."""
+    before = {} if known is None else known.beside
+    late = known is not None and plan.since is not None and not before  # an outbox only since this run
+    events = batch.passed
+    if late:
+        events = passed_so_far(session, lake, replace(plan, since=None, partial=False), run.cut.at)
+    elif known is not None and plan.since is None and known.cut < plan.start:
+        # Read anew before silver had all of what bronze holds from before that.
+        events = passed_so_far(session, lake, replace(plan, start=known.cut, partial=False), run.cut.at)
+    return before | outbox.write_events(session, lake, columns, events, plan.schema, run=run.run, again=late)
 
 
 def _count(session: SparkSession, location: str, *, soft: bool) -> int:

@@ -28,7 +28,7 @@ from lakeward.schema import Column, TableSchema, column_from_catalog
 SYSTEM_SCHEMAS = ("mysql", "sys", "information_schema", "performance_schema")
 RESERVED = (
     *("__ts_ms", "__transaction_id", "__transaction_order", "__deleted"),
-    *("__valid_from", "__valid_to", "__is_current"),
+    *("__valid_from", "__valid_to", "__is_current", "__valid_from_position", "__valid_to_position"),
 )
 KeyKind = Literal["primary", "unique", "configured", "row"]
 
@@ -286,6 +286,7 @@ def _check_columns(table: TableName, settings: TableConfig, names: list[str]) ->
         ("keys", settings.keys or ()),
         ("exclude_columns", settings.exclude_columns),
         ("mask", tuple(settings.mask)),
+        ("outbox", settings.outbox.required(names) if settings.outbox else ()),
     ):
         for name in wanted:
             if name not in names:

@@ -215,24 +215,3 @@ def test_a_run_with_nothing_new_starts_no_spark(pipeline) -> None:
     for stage in pipeline.stages():
         stage(app)
     assert app._spark is None
-
-
-def test_a_masked_column_is_in_no_file_of_the_lake_and_still_verifies(pipeline, monkeypatch) -> None:
-    monkeypatch.setenv("LAKEWARD_MASK_KEY", "a key")
-    db = pipeline.database
-    pipeline.write_config(rest=f'[tables."{db.name}.users"]\nmask = {{ email = "sha256", pin = "sha256" }}\n')
-    db.execute("CREATE TABLE users (id INT PRIMARY KEY, email VARCHAR(60), pin INT)")
-    db.execute("INSERT INTO users VALUES (1, 'ann@clear.example', 424242), (2, NULL, NULL)")
-    pipeline.run()
-    db.execute("INSERT INTO users VALUES (3, 'ann@clear.example', 424242)")
-    db.execute("UPDATE users SET email = 'bob@clear.example' WHERE id = 2")
-    pipeline.run()
-    rows = pipeline.rows("users", "id", "email", "pin")
-    assert rows[0][1:] == rows[2][1:]
-    assert len(rows[0][1]) == 64
-    assert rows[1][2] is None
-    assert pipeline.verify().equal
-    for layer in ("bronze", "silver"):
-        assert "clear.example" not in str(pipeline.table(layer, "users").collect())
-    for file in pipeline.folder.rglob("*"):
-        assert not file.is_file() or b"clear.example" not in file.read_bytes(), file

@@ -7,6 +7,7 @@ to them, and a history table has to hold exactly the model's versions. LAKEWARD_
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections import Counter
@@ -78,6 +79,7 @@ class World:
 
     def __init__(self, ledger: Any, seed: int, models: list[Model]) -> None:
         self.ledger, self.random, self.models = ledger, random.Random(seed), models
+        self.spans: dict[str, range] = {}  # of each transaction, the positions of its events
 
     def row(self, schema: TableSchema) -> dict[str, Any]:
         kinds = {"int": "int", "varchar": "varchar(9)", "double": "double", "date": "date", "varbinary": "varbinary(4)"}
@@ -90,9 +92,12 @@ class World:
         return row
 
     def transaction(self) -> None:
+        begin = self.ledger.pos
         with self.ledger.transaction():
+            transaction = self.ledger.tx
             for _ in range(self.random.randint(1, 4)):
                 self.statement(self.random.choice(self.models))
+        self.spans[transaction] = range(begin, self.ledger.pos + 1)
         for model in self.models:
             model.close_transaction(self.ledger.ts_ms)
 
@@ -161,6 +166,24 @@ class World:
             for row, since, until in model.versions
         ]
         assert Counter(found) == Counter(tuple(map(repr, w)) for w in wanted)
+        self.check_positions(model)
+
+    def check_positions(self, model: Model) -> None:
+        """Of one key, positions order versions as times do, and touch where times do; each is in its transaction."""
+        versions: dict[tuple[Any, ...], list[Any]] = {}
+        for row in self.ledger.read(model.schema, "__history").collect():
+            versions.setdefault(model.key(row.asDict()), []).append(row)
+            if row["__transaction_id"] is not None:
+                pos = int(row["__valid_from_position"].split("-")[2])
+                assert pos in self.spans[row["__transaction_id"]]
+        for of_key in versions.values():
+            of_key.sort(key=lambda r: r["__valid_from_position"])
+            assert [r["__is_current"] for r in of_key] == [r["__valid_to_position"] is None for r in of_key]
+            for one, two in itertools.pairwise(of_key):
+                assert one["__valid_from_position"] < one["__valid_to_position"] <= two["__valid_from_position"]
+                assert one["__valid_from"] < one["__valid_to"] <= two["__valid_from"]
+                touching = one["__valid_to_position"] == two["__valid_from_position"]
+                assert touching == (one["__valid_to"] == two["__valid_from"])
 
 
 def _instant(ms: int) -> datetime:

@@ -52,7 +52,8 @@ def test_partial_images_give_what_whole_ones_give(ledger: Any, make_schema: Any)
             rows[one] = after
     ledger.silver()
     assert set(ledger.content(partial)) == {tuple(r.values()) for r in rows.values()} == set(ledger.content(whole))
-    histories = [sorted(map(str, ledger.read(s, "__history").collect())) for s in (whole, partial)]
+    own = ("__valid_from_position", "__valid_to_position")  # the two tables' events stand at places of their own
+    histories = [sorted(map(str, ledger.read(s, "__history").drop(*own).collect())) for s in (whole, partial)]
     assert len(histories[0]) > 20
     assert histories[0] == histories[1]
     ledger.assert_told_truly(partial)
