@@ -190,8 +190,10 @@ class _Run:
         failed: list[LakewardError] = []
         for model in self.models:
             name = f"{marts.SCHEMA}.{model.name}"
-            published = {TableName(t.schema, t.table): t for t in self.state.tables.values()}
-            inputs = self.beside | {n: Input(t.snapshot, identifier=t.identifier) for n, t in published.items()}
+            published = self.state.tables.values()
+            inputs = self.beside | {
+                TableName(t.schema, t.table): Input(t.snapshot, identifier=t.identifier) for t in published
+            }
             absent = [str(t) for t in model.inputs if t not in inputs]
             if absent or name in self.wanted:
                 self.report.skipped[name] = (

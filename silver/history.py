@@ -123,7 +123,7 @@ def _states(
         # Whatever is open ends where the generation begins, unless that has it too (one unit: the last counts).
         ended = existing.selectExpr(
             *("id", "image", "true AS gone", f"{gone_ms}L AS ts_ms", "tx_id", "tx_order"),
-            f"'{_unit(plan)}' AS unit",
+            f"'{_unit(plan.generation)}' AS unit",
             f"{_origin(plan, half=-2)} AS at",
             "false AS open",
         )
@@ -136,7 +136,7 @@ def _states(
 
 def _placed(states: DataFrame) -> DataFrame:
     # What the first snapshot found was there before it, and other tables' events before it mean that.
-    placed = f"IF(unit = 'generation 1', {_ALWAYS}, {position('at')})"
+    placed = f"IF(unit = '{_unit(1)}', {_ALWAYS}, {position('at')})"
     return states.withColumn("position", F.expr(placed)).select(*_STATE)
 
 
@@ -171,7 +171,7 @@ def _first_states(stream: DataFrame, events: DataFrame, plan: TablePlan) -> Data
     )
     taken = rows.agg(F.min("ts_ms").alias("taken_ms"))
     touched = stream.groupBy("id").agg(F.expr("min_by(struct(image, gone, ts_ms), at) AS first"))
-    place = [f"'{_unit(plan)}' AS unit", f"{_origin(plan, half=-1)} AS at", "false AS open"]
+    place = [f"'{_unit(plan.generation)}' AS unit", f"{_origin(plan, half=-1)} AS at", "false AS open"]
     none = ["CAST(NULL AS STRING) AS tx_id", "CAST(NULL AS BIGINT) AS tx_order"]
     found = (
         touched.where("first.gone")  # it begins with a delete, or an update's first half: the row was there
@@ -230,8 +230,8 @@ def _versions(states: DataFrame, schema: TableSchema) -> DataFrame:
     )
 
 
-def _unit(plan: TablePlan) -> str:
-    return f"generation {plan.generation}"
+def _unit(generation: int) -> str:
+    return f"generation {generation}"
 
 
 def _origin(plan: TablePlan, *, half: int) -> str:

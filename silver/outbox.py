@@ -114,10 +114,11 @@ def _inserted(events: DataFrame, outbox: Outbox, schema: TableSchema) -> DataFra
         if column is None:
             return "CAST(NULL AS STRING)"
         value = f"after.{quoted(column.name)}"
-        if column.spark.upper() != "BINARY":
-            return f"CAST({value} AS STRING)"
-        text = f"CAST({value} AS STRING)"  # of bytes, which may be text or not
-        return f"lower(hex({value}))" if name in identities else f"IF(is_valid_utf8({text}), {text}, hex({value}))"
+        cast = f"CAST({value} AS STRING)"
+        if column.spark != "BINARY":
+            return cast
+        # Bytes may be text or not.
+        return f"lower(hex({value}))" if name in identities else f"IF(is_valid_utf8({cast}), {cast}, hex({value}))"
 
     inserted = events.where("op IN ('c', 'r')").withColumn("at", F.expr(PLACE.format(half="1")))
     made = inserted.selectExpr(

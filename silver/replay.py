@@ -73,8 +73,9 @@ def recompute(
     number = time.time_ns()
     if settings.outbox is not None:
         app = f"{outbox.APP_ID}-replay"
-        written = outbox.write_events(session, lake, settings.outbox, passed, schema, run=number, app=app, again=True)
-        known.beside |= written
+        known.beside |= outbox.write_events(
+            session, lake, settings.outbox, passed, schema, run=number, app=app, again=True
+        )
     frames = []
     if schema.keys:
         rows = keyed(passed, plan, truncation, soft=soft, only=keys)

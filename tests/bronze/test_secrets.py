@@ -10,20 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from servers.clear_text import found_in
+from servers.clear_text import EXCLUDED, KNOWN, MASKED, OUTSIDE, PIN, SECRETS, found_in
+from servers.killed import killed_at
 from servers.running import Database
 from servers.sparkless import Sparkless
 
-from lakeward import crash
 from lakeward.errors import FailClosedError
-
-MASKED, EXCLUDED, OUTSIDE = "zq-masked-7731", "zq-excluded-8842", "zq-outside-9953"
-SECRETS = (MASKED, EXCLUDED, OUTSIDE, "424242424")
-KNOWN = "zq-inside-1064"  # not secret: it shows that the search finds what is there
-
-
-class Killed(BaseException):
-    pass
 
 
 def test_no_file_of_bronze_holds_a_masked_an_excluded_or_a_filtered_out_value(
@@ -47,10 +39,10 @@ def test_no_file_of_bronze_holds_a_masked_an_excluded_or_a_filtered_out_value(
         "v VARCHAR(60), day DATE)"
     )
     rows = [
-        (1, "eu", MASKED, 424242424, EXCLUDED, KNOWN),
-        (2, "US", MASKED, 424242424, EXCLUDED, OUTSIDE),
-        (3, "EU", MASKED, 424242424, OUTSIDE, OUTSIDE),
-        (4, "Eu", f"{MASKED} not here", 424242424, EXCLUDED, OUTSIDE),
+        (1, "eu", MASKED, PIN, EXCLUDED, KNOWN),
+        (2, "US", MASKED, PIN, EXCLUDED, OUTSIDE),
+        (3, "EU", MASKED, PIN, OUTSIDE, OUTSIDE),
+        (4, "Eu", f"{MASKED} not here", PIN, EXCLUDED, OUTSIDE),
         (5, "eU", MASKED, None, EXCLUDED, KNOWN),
     ]
     database.executemany("INSERT INTO people VALUES (%s, %s, %s, %s, %s, %s, NULL)", rows)
@@ -58,28 +50,20 @@ def test_no_file_of_bronze_holds_a_masked_an_excluded_or_a_filtered_out_value(
     for statement in (
         f"UPDATE people SET email = '{MASKED} more', pw = '{EXCLUDED} more' WHERE id < 3",
         f"UPDATE people SET region = 'US', v = '{OUTSIDE}' WHERE id = 5",
-        f"INSERT INTO people VALUES (6, NULL, '{MASKED}', 424242424, '{EXCLUDED}', '{OUTSIDE}', NULL)",
+        f"INSERT INTO people VALUES (6, NULL, '{MASKED}', {PIN}, '{EXCLUDED}', '{OUTSIDE}', NULL)",
         f"ALTER TABLE people ALTER pw SET DEFAULT '{EXCLUDED}', ALTER email SET DEFAULT '{MASKED}' /* {OUTSIDE} */",
         f"ALTER TABLE people ALTER v SET DEFAULT '{OUTSIDE}', COMMENT '{MASKED}'",
     ):
         database.execute(statement)
-    whole = crash.point
-
-    def die(point: str) -> None:
-        if point == "bronze.after_intent":
-            raise Killed
-
-    monkeypatch.setattr(crash, "point", die)
-    with pytest.raises(Killed):
+    with killed_at("bronze.after_intent"):
         lake.run(replicator_url)
     assert lake.state.intent is not None
     assert lake.state.intent["changes"], "no statement is in the intent"
     assert found_in(root, SECRETS) == {}
-    monkeypatch.setattr(crash, "point", whole)
     lake.run(replicator_url)
     # A run that fails on a row says nothing of its values.
     database.execute("SET SESSION sql_mode = ''")
-    database.execute(f"INSERT INTO people VALUES (7, 'EU', '{MASKED}', 424242424, '{EXCLUDED}', 'v', '0000-00-00')")
+    database.execute(f"INSERT INTO people VALUES (7, 'EU', '{MASKED}', {PIN}, '{EXCLUDED}', 'v', '0000-00-00')")
     lake.source["zero_dates"] = "fail"
     with pytest.raises(FailClosedError) as refused:
         lake.run(replicator_url)

@@ -74,9 +74,15 @@ class Pipeline:
     def stages(self) -> tuple[Any, ...]:
         return bronze_stage, silver_stage, gold_stage
 
-    def table(self, layer: str, table: str) -> DataFrame:
-        location = self.app.lake.table(layer, self.table_name(table))  # type: ignore[arg-type]
+    def table(self, layer: str, table: str, suffix: str = "") -> DataFrame:
+        location = self.app.lake.table(layer, self.table_name(table), suffix)  # type: ignore[arg-type]
         return self.spark.read.format("delta").load(location)
+
+    def expect(self, table: str, rule: Mapping[str, Any]) -> None:
+        """Write a suite of one expectation for `table`."""
+        suites = self.folder / "expectations"
+        suites.mkdir()
+        (suites / f"{self.database.name}.{table}.json").write_text(json.dumps({"expectations": [rule]}))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Silver's rows, sorted."""

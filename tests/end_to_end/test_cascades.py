@@ -37,9 +37,7 @@ def test_children_follow_their_parents_through_foreign_keys_in_rows_history_and_
     assert shop.query("SELECT COUNT(*) FROM visit WHERE firm = 5") == [(1,)]
     proof = lake.verify()
     assert proof.equal, [(t.name, t.differences) for t in proof.tables if not t.equal]
-    versions = lake.spark.read.format("delta").load(
-        lake.app.lake.table("silver", lake.table_name("visit"), "__history")
-    )
+    versions = lake.table("silver", "visit", "__history")
     found = sorted((r["id"], r["firm"], r["__is_current"]) for r in versions.collect())
     assert (6, 3, True) in found
     assert [v for v in found if v[0] == 44] == [(44, 41, True)]

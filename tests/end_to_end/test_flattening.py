@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lakeward.names import TableName
+from gold.published import published
 
 FLAT = """
 -- keys: id, position
@@ -24,7 +24,7 @@ FROM {schema}.`events__paid-2f-late` AS p LEFT JOIN {schema}.events__made AS m
 
 
 def test_ids_become_what_they_meant_at_the_time_and_outbox_rows_become_events(pipeline: Any) -> None:
-    database, lake = pipeline.database, pipeline.app.lake
+    database = pipeline.database
     schema = database.name
     models = pipeline.folder / "models"
     models.mkdir()
@@ -35,17 +35,11 @@ def test_ids_become_what_they_meant_at_the_time_and_outbox_rows_become_events(pi
     gold = '[gold]\nmodels = "models"\n'
 
     def mart(name: str, *columns: str) -> list[tuple[Any, ...]]:
-        entry = next(t for t in published_tables() if t["name"] == f"marts.{name}")
-        frame = pipeline.spark.read.format("iceberg").load(entry["location"])
-        return [tuple(r) for r in frame.select(*columns).collect()]
+        location = next(t.location for t in published(pipeline.app.lake) if (t.kind, t.table) == ("mart", name))
+        return [tuple(r) for r in pipeline.spark.read.format("iceberg").load(location).select(*columns).collect()]
 
-    def published_tables() -> list[dict[str, Any]]:
-        tables = (lake.read("gold") or {"tables": {}})["tables"]
-        return [{"name": n, **t} for n, t in tables.items()]
-
-    def tell(number: int, kind: str | None, payload: str) -> str:
-        shown = "NULL" if kind is None else f"'{kind}'"
-        return f"INSERT INTO events VALUES (UNHEX('{number:032x}'), 'order', 'o{number}', {shown}, '{payload}')"
+    def tell(number: int, kind: str, payload: str) -> str:
+        return f"INSERT INTO events VALUES (UNHEX('{number:032x}'), 'order', 'o{number}', '{kind}', '{payload}')"
 
     def write(*statements: str) -> None:
         for statement in statements:
@@ -84,7 +78,7 @@ def test_ids_become_what_they_meant_at_the_time_and_outbox_rows_become_events(pi
     pipeline.write_config(rest=histories + outbox + gold)
     write(tell(3, "paid/late", '{"n": 2}'), tell(4, "made", "[]"), tell(5, "paid/late", '{"n": 1}'))
     pipeline.run()
-    made = pipeline.spark.read.format("delta").load(lake.table("silver", TableName(schema, "events"), "__made"))
+    made = pipeline.table("silver", "events", "__made")
     found = sorted((r["__id"][-2:], r["n"], r["__payload"], r["__error"] is None) for r in made.collect())
     assert [(i, n, json.loads(p), fine) for i, n, p, fine in found] == [
         ("01", 1, {"n": 1}, True),

@@ -87,9 +87,7 @@ def test_keys_that_move_and_swap_leave_nothing_behind(pipeline) -> None:
     assert proof.equal, [(t.name, t.differences) for t in proof.tables if not t.equal]
     assert pipeline.rows("t", "a", "b", "v") == [(1, "x", 20), (2, "y", 10)]
     assert pipeline.rows("folded", "k", "u", "v") == [("C", 3, 3), ("d ", 4, 40), ("e", 2, 20), ("Á ", 1, 11)]
-    history = pipeline.spark.read.format("delta").load(
-        pipeline.app.lake.table("silver", pipeline.table_name("folded"), "__history")
-    )
+    history = pipeline.table("silver", "folded", "__history")
     versions = sorted((r["k"], r["v"], r["__is_current"]) for r in history.collect())
     assert versions == [
         *(("A", 10, False), ("C", 3, True), ("a", 1, False), ("b", 2, False), ("c", 3, False), ("d", 4, False)),

@@ -66,8 +66,7 @@ def damaged(pipeline, monkeypatch):
         "kwargs": {"column": "v", "max_value": 100},
         "meta": {"severity": "quarantine"},
     }
-    (pipeline.folder / "expectations").mkdir()
-    (pipeline.folder / "expectations" / f"{db.name}.gated.json").write_text(json.dumps({"expectations": [rule]}))
+    pipeline.expect("gated", rule)
     db.executemany("INSERT INTO ours VALUES (%s, 7)", numbers)
     db.executemany("INSERT INTO theirs VALUES ('Ä', %s, 7)", numbers)
     db.executemany("INSERT INTO plain VALUES (%s)", [*numbers, (5,)])
@@ -140,9 +139,7 @@ def test_whatever_differs_is_found_and_mended_through_bronze_alone(pipeline, dam
     pipeline.assert_each_event_once()
     assert pipeline.verify().equal
     # The history had the rows all along, so it has no new versions; nothing is left deleted or twice.
-    history = pipeline.spark.read.format("delta").load(
-        pipeline.app.lake.table("silver", pipeline.table_name("ours"), "__history")
-    )
+    history = pipeline.table("silver", "ours", "__history")
     assert history.count() == history.where("__is_current").count() == 400
     assert pipeline.table("silver", "ours").count() == 400
     # The lake goes on as ever, at the same position and behind it.

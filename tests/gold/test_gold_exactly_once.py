@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 import pytest
+from servers.killed import killed_at
 
 from gold.state import load_gold
-from lakeward import crash
 from lakeward.errors import GateStoppedError
 
 POINTS = ("before_intent", "after_intent", "between_tables", "after_tables", "after_freshness")
@@ -28,10 +28,6 @@ from lakeward.spark import session
 config = load(sys.argv[1])
 gold.run.run(session(config.root, app="doomed", master="local[2]"), Lake(config.root), config)
 """
-
-
-class Died(BaseException):
-    """A process that dies runs no handler for Exception."""
 
 
 @pytest.fixture
@@ -53,26 +49,16 @@ def change(shop) -> None:
     shop.spark.sql(f"INSERT INTO {log} VALUES ('a', 1, 't', 0)")
 
 
-def die_at(monkeypatch, point: str) -> None:
-    def reached(name: str) -> None:
-        if name == f"gold.{point}":
-            raise Died(name)
-
-    monkeypatch.setattr(crash, "point", reached)
-
-
 def fresh(shop) -> dict[str, str]:
     rows = shop.session().table("gold.lakeward.freshness").collect()
     return {f"{r.table_schema}.{r.table_name}": r.cut for r in rows}
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_run_that_dies_is_finished_by_the_next_with_each_change_applied_once(two, monkeypatch, point):
+def test_a_run_that_dies_is_finished_by_the_next_with_each_change_applied_once(two, point):
     before = fresh(two)
-    with monkeypatch.context() as context:
-        die_at(context, point)
-        with pytest.raises(Died):
-            two.gold()
+    with killed_at(f"gold.{point}"):
+        two.gold()
     now = fresh(two)
     assert now == (dict.fromkeys(before, str(two.silver.cut.at)) if point == "after_freshness" else before)
     two.gold()
@@ -82,11 +68,9 @@ def test_a_run_that_dies_is_finished_by_the_next_with_each_change_applied_once(t
     assert set(fresh(two).values()) == {str(two.silver.cut.at)}
 
 
-def test_silver_may_have_moved_on_when_a_dead_run_is_finished(two, monkeypatch):
-    with monkeypatch.context() as context:
-        die_at(context, "after_tables")
-        with pytest.raises(Died):
-            two.gold()
+def test_silver_may_have_moved_on_when_a_dead_run_is_finished(two):
+    with killed_at("gold.after_tables"):
+        two.gold()
     change(two)
     two.publish()
     two.assert_mirrored()

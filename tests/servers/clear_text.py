@@ -14,6 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+# Of columns and rows that a test hides; PIN is a number.
+MASKED, EXCLUDED, OUTSIDE, PIN = "zq-masked-7731", "zq-excluded-8842", "zq-outside-9953", 424242424
+SECRETS = (MASKED, EXCLUDED, OUTSIDE, str(PIN))
+KNOWN = "zq-inside-1064"  # not secret: it shows that the search finds what is there
+
 
 def found_in(folder: Path, secrets: Sequence[str]) -> dict[str, set[str]]:
     """The files under `folder` that hold one of `secrets`, and which; plain, in hex, in any case."""

@@ -6,17 +6,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from servers.killed import killed_at
 
-from lakeward import crash
 from lakeward.config import TableConfig
 from lakeward.foreign_keys import Action, ForeignKey
 from lakeward.names import TableName
 from lakeward.state import load_silver
 from silver.replay import recompute
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing may catch it."""
 
 
 def _refers(ledger: Any, child: str, column: str, parent: str, on_delete: Action, on_update: Action = "") -> None:
@@ -46,22 +42,15 @@ def shop(ledger, make_schema):
 
 
 @pytest.mark.parametrize("point", ["before_intent", "between_merges"])
-def test_what_cascades_did_is_there_once_whenever_a_run_was_killed(ledger, shop, monkeypatch, point):
+def test_what_cascades_did_is_there_once_whenever_a_run_was_killed(ledger, shop, point):
     a, b, c, heap = shop.values()
     with ledger.transaction():
         ledger.delete(a, {"id": 1})
     with ledger.transaction():
         ledger.update(a, {"id": 3}, {"id": 4})
     ledger.flush()
-
-    def die(name: str) -> None:
-        if name == f"silver.{point}":
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(crash, "point", die)
-        with pytest.raises(Killed):
-            ledger.rerun()
+    with killed_at(f"silver.{point}"):
+        ledger.rerun()
     with ledger.transaction():
         ledger.insert(a, {"id": 1})
         ledger.insert(b, {"id": 10, "a": 1})  # the same key again, after the cascade

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from servers.killed import killed_at
 
 from bronze.envelope import envelope_ddl
-from lakeward import crash
 from lakeward.config import Outbox, TableConfig
 from lakeward.errors import ConfigError
 from lakeward.position import Position
@@ -33,11 +33,7 @@ def event(op: str, number: int, kind: str | None, payload: Any, pos: int) -> dic
     return {"op": op, "before": before, "after": after, "ts_ms": 1, "source": source, "transaction": transaction}
 
 
-class Killed(BaseException):
-    pass
-
-
-def test_each_inserted_row_is_an_event_of_its_types_table_once(ledger, make_schema, monkeypatch):
+def test_each_inserted_row_is_an_event_of_its_types_table_once(ledger, make_schema):
     schema, spark = make_schema("outbox", COLUMNS, ("id",)), ledger.spark
 
     def write(run: int, events: list[dict[str, Any]]) -> None:
@@ -66,16 +62,8 @@ def test_each_inserted_row_is_an_event_of_its_types_table_once(ledger, make_sche
         event("c", 8, "paid/late", [1], 70),
         event("c", 5, None, None, 80),
     ]
-    whole = crash.point
-
-    def die(name: str) -> None:
-        if name == "silver.between_events":
-            raise Killed
-
-    monkeypatch.setattr(crash, "point", die)
-    with pytest.raises(Killed):
+    with killed_at("silver.between_events"):
         write(2, second)
-    monkeypatch.setattr(crash, "point", whole)
     write(2, second)
     # Read anew: what is there is not added again, what is new is.
     write(3, [event("r", 6, "made", {"n": "six"}, 90), event("r", 9, "made", {"n": 9}, 90)])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
+from servers.killed import killed_at
 
-from lakeward import crash
 from lakeward.config import TableConfig
 from lakeward.errors import GateStoppedError
 from lakeward.position import Position
@@ -17,12 +17,8 @@ from lakeward.state import load_silver
 from silver.replay import recompute
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing may catch it."""
-
-
 @pytest.mark.parametrize("point", ["before_intent", "after_intent", "between_merges", "after_merges", "after_state"])
-def test_a_run_killed_at_any_point_is_finished_by_the_next_as_it_was_planned(ledger, make_schema, monkeypatch, point):
+def test_a_run_killed_at_any_point_is_finished_by_the_next_as_it_was_planned(ledger, make_schema, point):
     users = ledger.follow(make_schema("users", {"id": "int", "v": "int"}, ("id",)), [{"id": 1, "v": 0}])
     heap = ledger.follow(make_schema("heap", {"v": "int"}, ()), [{"v": 1}, {"v": 1}])
     ledger.silver()
@@ -31,15 +27,8 @@ def test_a_run_killed_at_any_point_is_finished_by_the_next_as_it_was_planned(led
     ledger.delete(heap, {"v": 1})
     ledger.insert(heap, {"v": 7})
     ledger.flush()
-
-    def die(name: str) -> None:
-        if name == f"silver.{point}":
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(crash, "point", die)
-        with pytest.raises(Killed):
-            ledger.rerun()
+    with killed_at(f"silver.{point}"):
+        ledger.rerun()
     planned = ledger.state.checkpoint.at
     ledger.insert(users, {"id": 3, "v": 3})  # bronze goes on before silver is run again
     ledger.flush()
