@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads import SCHEMA
+from bronze.allocation import give_back_freed_memory, keep_freed_memory
 from bronze.binlog.blocks import Block
 from bronze.binlog.bulk import RowsBatch, read_blocks
 from bronze.binlog.files import file_blocks
@@ -107,6 +108,7 @@ def mysql_replication(request: Request) -> int:
 def _decoded(blocks: Iterator[Block], number: int) -> int:
     """Rows decoded to Arrow, a few megabytes at a time and by table, as `bronze.stream` does."""
     rows = 0
+    keep_freed_memory()
     batches: list[RowsBatch] = []
     events: list[RowsEvent] = []
     size = 0
@@ -120,7 +122,10 @@ def _decoded(blocks: Iterator[Block], number: int) -> int:
         if size >= _PENDING_BYTES:
             rows += _rows(batches, events)
             batches, events, size = [], [], 0
-    return rows + _rows(batches, events)
+    rows += _rows(batches, events)
+    del batches, events
+    give_back_freed_memory()
+    return rows
 
 
 def _rows(batches: list[RowsBatch], events: list[RowsEvent]) -> int:

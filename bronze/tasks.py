@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import lakeward.errors
+from bronze.allocation import give_back_freed_memory, keep_freed_memory
 from bronze.work import Manifest
 from lakeward.errors import LakewardError
 
@@ -54,12 +55,15 @@ _ANSWER = pa.schema([("number", pa.int64()), ("answer", pa.string())])
 
 
 def _answer(task: Callable[[Any], Manifest], pickled: bytes) -> str:
+    keep_freed_memory()
     try:
         return json.dumps(dataclasses.asdict(task(pickle.loads(pickled))))
     except LakewardError as error:
         facts = {k: str(v) for k, v in error.facts.items()}
         doc = {"type": type(error).__name__, "message": error.message, "hint": error.hint, "facts": facts}
         return json.dumps({"error": doc})
+    finally:
+        give_back_freed_memory()
 
 
 def _error(doc: dict[str, Any]) -> LakewardError:
