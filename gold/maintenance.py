@@ -38,6 +38,8 @@ FILES_MIN = 5  # of a table or partition, before they are worth rewriting
 _SETTINGS = {
     # Nobody else writes while the lake is held, and readers have `keep_days`, whatever Delta thinks of that.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # A commit that says that files were removed is a version that nobody waits for: other stages name versions.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
     # VACUUM lists a table's folders by so many tasks, however few the folders are; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # What was put together once is not again at every run.
@@ -128,22 +130,35 @@ class _Maintenance:
             self._silver(name, table)
 
     def _silver(self, name: str, table: BronzeTable) -> None:
-        for suffix in ("", "__history"):
+        merged, mirrored = self.silver.tables.get(name), self.gold.tables.get(name)
+        if merged is None:
+            return
+        behind = mirrored is not None and mirrored.kind == "mirror" and mirrored.silver_version < merged.version
+        for suffix in ("", *sorted(merged.beside)):
             location = self.lake.table("silver", table.name, suffix)
-            if name not in self.silver.tables or not delta.exists(self.session, location):
+            if not delta.exists(self.session, location):
                 continue
-            merged, mirrored = self.silver.tables[name], self.gold.tables.get(name)
-            behind = mirrored is not None and mirrored.kind == "mirror" and mirrored.silver_version < merged.version
             self._compact(location)
             crash.point("maintain.after_optimize")
-            if not suffix:
-                # Gold reads silver at a version. The files of an earlier one may go.
-                merged.version = delta.version(self.session, location)
-                save_silver(self.lake, self.silver)
+            # Gold reads these at a version, and files of an earlier one may go.
+            now = delta.version(self.session, location)
+            if suffix:
+                self._stand_at(f"{name}{suffix}", merged.beside[suffix], now)
+                merged.beside[suffix] = now
+            else:
+                merged.version = now
+            save_silver(self.lake, self.silver)
             if behind and not suffix:
                 self.report.kept[location] = "gold has yet to read its changes"
             else:
                 self._vacuum(location)
+
+    def _stand_at(self, name: str, before: int, now: int) -> None:
+        """The input `name` of marts has the same rows in other files: no reason to compute any of them anew."""
+        for mart, table in self.gold.tables.items():
+            if table.inputs.get(name) == before != now:
+                self.gold.tables[mart] = replace(table, inputs={**table.inputs, name: now})
+                save_gold(self.lake, self.gold)
 
     def _compact(self, location: str) -> None:
         self.report.tables += 1
@@ -224,9 +239,7 @@ class _Maintenance:
         if stands.metadata_file == table.metadata_file:
             return False
         self.gold.tables[name] = _standing_at(table, stands)
-        for other, mart in self.gold.tables.items():
-            if mart.inputs.get(name) == table.snapshot:  # the same rows in other files: no reason to compute it anew
-                self.gold.tables[other] = replace(mart, inputs={**mart.inputs, name: stands.snapshot})
+        self._stand_at(name, table.snapshot, stands.snapshot)
         save_gold(self.lake, self.gold)
         return True
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
+from servers.killed import killed_at
 
 import gold.maintenance
 from bronze.commit import ensure_table
@@ -24,10 +25,6 @@ from lakeward.position import Position
 from lakeward.state import load_silver, save_bronze
 
 DAY_MS = gold.maintenance.DAY_MS
-
-
-class Died(BaseException):
-    """A process that dies runs no handler for Exception."""
 
 
 def rows(metadata_file: str) -> int:
@@ -111,18 +108,11 @@ def test_what_was_published_within_the_window_is_read_before_during_and_after(sh
     shop.assert_mirrored()
 
 
-def test_a_run_that_dies_leaves_whole_tables_and_the_next_makes_up_for_it(shop, monkeypatch):
+def test_a_run_that_dies_leaves_whole_tables_and_the_next_makes_up_for_it(shop):
     seen = publish_often(shop, 1)
     for point in ("maintain.after_optimize", "maintain.after_compaction"):
-        with monkeypatch.context() as context:
-
-            def reached(name: str, point: str = point) -> None:
-                if name == point:
-                    raise Died(name)
-
-            context.setattr(crash, "point", reached)
-            with pytest.raises(Died):
-                run(shop)
+        with killed_at(point):
+            run(shop)
         assert rows(seen[-1][0]) == 10
         shop.spark.sql(f"DELETE FROM {shop.sql_name(TableName('shop', 'trips'))} WHERE id = {len(point) % 10}")
         shop.publish()
@@ -176,6 +166,23 @@ def test_maintenance_waits_for_nobody_and_begins_nothing_beside_a_run_that_is_ha
     save_bronze(shop.lake, shop.bronze)
     with pytest.raises(TerminalError, match="a run of bronze has not ended"):
         run(shop)
+
+
+def test_a_mart_goes_on_reading_a_history_whose_files_were_put_together(shop):
+    shop.create("trips", {"id": "int"}, ["id"])
+    shop.config.path("models").joinpath("versions.sql").write_text("SELECT count(*) AS n FROM shop.trips__history")
+    history = shop.lake.table("silver", shop.bronze.tables["shop.trips"].name, "__history")
+    for n in range(6):
+        shop.spark.range(n, n + 1).write.format("delta").mode("append").save(history)
+    shop.silver.tables["shop.trips"].beside["__history"] = 5
+    shop.publish()
+    shop.config = replace(shop.config, lake=replace(shop.config.lake, keep_days=0))
+    assert run(shop).compacted == 1
+    assert len(list(Path(history).glob("*.parquet"))) == 1
+    assert load_silver(shop.lake).tables["shop.trips"].beside == {"__history": 6}
+    assert shop.gold().tables["marts.versions"] == "unchanged"
+    shop.gold(rebuild=["marts.versions"])
+    assert [r["n"] for r in shop.rows_of_gold("marts.versions")] == [6]
 
 
 def test_nothing_is_removed_that_a_later_stage_has_yet_to_read(shop):
