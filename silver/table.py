@@ -211,7 +211,7 @@ def _write_outbox(
     known: SilverTable | None,
 ) -> dict[str, int]:
     """The versions of the outbox's event tables, by their suffix. Only inserts count, whose images are whole."""
-    before = {} if known is None else known.beside
+    before = {} if known is None else {suffix: v for suffix, v in known.beside.items() if suffix != HISTORY}
     late = known is not None and plan.since is not None and not before  # an outbox only since this run
     events = batch.passed
     if late:

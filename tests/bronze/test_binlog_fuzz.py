@@ -11,15 +11,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from fuzz.corpus import written
 from servers.running import Database
 
 from lakeward.artifacts import cache_dir
 from lakeward.embedded.server import EmbeddedServer
 
+CASES = os.environ.get("LAKEWARD_FUZZ_CASES")
 FUZZER = Path(__file__).parents[1] / "fuzz" / "binlog_fuzzer.py"
 
 
+@pytest.mark.timeout(0 if CASES else 600)  # a million cases take 20 minutes of a core
 def test_damaged_events_are_read_or_refused_and_nothing_else(
     mysql_server: EmbeddedServer, mariadb_server: EmbeddedServer, tmp_path: Path
 ) -> None:
@@ -29,8 +32,7 @@ def test_damaged_events_are_read_or_refused_and_nothing_else(
         with Database.create(server, "fuzz") as database:
             logs.append(written(database))
     corpus.write_bytes(pickle.dumps(logs))
-    cases = os.environ.get("LAKEWARD_FUZZ_CASES")
-    bounds = ["--cases", cases] if cases else ["--seconds", "45"]
+    bounds = ["--cases", CASES] if CASES else ["--seconds", "45"]
     bounds += ["--seed", os.environ.get("LAKEWARD_FUZZ_SEED", "1")]
     # Kernels that check their indices are compiled apart from those that do not.
     kernels = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache_dir() / "numba-boundscheck")}
