@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from servers.iceberg_rest import RestCatalog, rest_catalog
+from servers.iceberg_rest import rest_catalog
 
 import gold.maintenance
 from lakeward import catalog
@@ -19,29 +16,13 @@ from lakeward.config import Gold, parse
 from lakeward.errors import ConfigError, UsageError
 
 
-@contextlib.contextmanager
-def configured(shop: Any, kind: str) -> Iterator[RestCatalog | None]:
-    """`shop` with a catalog of this kind; the REST server, where it is one."""
-    with contextlib.ExitStack() as stack:
-        if kind == "rest":
-            server, uri = stack.enter_context(rest_catalog(shop.spark, shop.lake.path("gold")))
-            properties = {"token": "env:CATALOG_TOKEN"}
-        else:
-            # Spark's own database, in memory; its log would otherwise lie where the tests were started.
-            log = str(shop.config.folder / "derby.log")
-            shop.spark._jvm.java.lang.System.setProperty("derby.stream.error.file", log)
-            server, uri, properties = None, f"jdbc:derby:memory:{shop.config.folder.name};create=true", {}
-        own = replace(shop.config.gold, catalog=kind, uri=uri, properties=properties)
-        shop.config = replace(shop.config, gold=own)
-        yield server
-
-
-@pytest.mark.parametrize("kind", ["rest", "jdbc"])
-def test_a_catalog_publishes_merges_and_is_maintained_and_files_lie_where_they_always_do(
-    shop, duckdb, monkeypatch, kind
+def test_a_rest_catalog_publishes_merges_and_is_maintained_and_files_lie_where_they_always_do(
+    shop, duckdb, monkeypatch
 ):
     monkeypatch.setenv("CATALOG_TOKEN", "the-token")
-    with configured(shop, kind) as server:
+    with rest_catalog(shop.spark, shop.lake.path("gold")) as (server, uri):
+        own = replace(shop.config.gold, catalog="rest", uri=uri, properties={"token": "env:CATALOG_TOKEN"})
+        shop.config = replace(shop.config, gold=own)
         name = "My Shop.order items"
         table = shop.create("order items", {"id": "int", "n": "int"}, ["id"], schema="My Shop")
         shop.spark.sql(f"INSERT INTO {table} SELECT /*+ REPARTITION(6) */ CAST(id AS INT), 1, 1, 't', 0 FROM range(12)")
@@ -63,10 +44,9 @@ def test_a_catalog_publishes_merges_and_is_maintained_and_files_lie_where_they_a
         assert entry.metadata_file != first
         assert entry.metadata_file.removeprefix("file:").startswith(entry.location + "/metadata/")
         assert duckdb(f"SELECT sum(n) FROM iceberg_scan('{entry.metadata_file}')") == [["15"]]
-        if server is not None:
-            assert server.tokens == {"Bearer the-token"}
-            assert ("POST", "/v1/namespaces/My-20-Shop/tables/order-20-items") in server.seen
-            assert "the-token" not in json.dumps(shop.lake.read("gold"))
+        assert server.tokens == {"Bearer the-token"}
+        assert ("POST", "/v1/namespaces/My-20-Shop/tables/order-20-items") in server.seen
+        assert "the-token" not in json.dumps(shop.lake.read("gold"))
 
 
 def test_a_rebuild_that_is_asked_for_replaces_the_table_in_one_commit(shop):
