@@ -26,6 +26,7 @@ from lakeward.names import encode_path, spark_identifier
 CATALOG = catalog.NAME
 PREFIX = "lakeward."
 _SUMMARY = f"spark.sql.iceberg.snapshot-property.{PREFIX}"
+FILE_BYTES = 256 << 20
 PROPERTIES = {
     "format-version": "2",  # Snowflake: never upgraded in place
     "write.delete.mode": "copy-on-write",
@@ -33,7 +34,7 @@ PROPERTIES = {
     "write.merge.mode": "copy-on-write",
     "write.format.default": "parquet",
     "write.parquet.compression-codec": "zstd",
-    "write.target-file-size-bytes": str(256 << 20),
+    "write.target-file-size-bytes": str(FILE_BYTES),
     # A reader may hold any metadata file that was ever named to it.
     "write.metadata.delete-after-commit.enabled": "false",
 }
@@ -80,7 +81,7 @@ def catalog_session(spark: SparkSession, lake: Lake, gold: Gold) -> SparkSession
 
 def standing(session: SparkSession, name: str) -> Standing | None:
     """What the table `name` (an identifier) holds now, or None where there is no such table."""
-    table = _load(session, name)
+    table = load(session, name)
     if table is None:
         return None
     current = table.currentSnapshot()
@@ -88,9 +89,9 @@ def standing(session: SparkSession, name: str) -> Standing | None:
         return None
     summary = dict(current.summary())
     author = current
-    while author is not None and author.operation() == "replace":  # a compaction changes no row
+    # A compaction changes no row. Lakeward's own says what it holds; behind another's stands the snapshot that does.
+    while author is not None and author.operation() == "replace" and not _said(author):
         author = table.snapshot(author.parentId()) if author.parentId() is not None else None
-    said = dict(author.summary()) if author is not None else {}
     return Standing(
         snapshot=current.snapshotId(),
         metadata_file=table.operations().current().metadataFileLocation(),
@@ -98,11 +99,15 @@ def standing(session: SparkSession, name: str) -> Standing | None:
         rows=int(summary["total-records"]),
         bytes=int(summary["total-files-size"]),
         columns=columns_of(session.table(name)),
-        lakeward={k.removeprefix(PREFIX): v for k, v in said.items() if k.startswith(PREFIX)},
+        lakeward=_said(author) if author is not None else {},
     )
 
 
-def _load(session: SparkSession, name: str) -> Any:
+def _said(snapshot: Any) -> dict[str, str]:
+    return {k.removeprefix(PREFIX): v for k, v in dict(snapshot.summary()).items() if k.startswith(PREFIX)}
+
+
+def load(session: SparkSession, name: str) -> Any:
     """Iceberg's own Table object (of the JVM), or None. Its metadata is read from the lake, not from a cache."""
     jvm: Any = session._jvm
     sessions = getattr(getattr(jvm, "org.apache.spark.sql.classic.SparkSession$"), "MODULE$")
@@ -119,6 +124,28 @@ def _load(session: SparkSession, name: str) -> Any:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+def compact(session: SparkSession, name: str, files_min: int) -> bool:
+    """Put small files of the table together where `files_min` of a partition are; whether there was anything to do.
+
+    The new snapshot says what the one before said: that one will be expired before it.
+    """
+    stands, table = standing(session, name), load(session, name)
+    assert stands is not None
+    options = {"min-input-files": str(files_min), "target-file-size-bytes": str(FILE_BYTES)}
+    rewrite = actions(session).rewriteDataFiles(table).options(options)
+    for key, value in stands.lakeward.items():
+        rewrite = rewrite.snapshotProperty(PREFIX + key, value)
+    rewrite.execute()
+    table.refresh()
+    return bool(table.currentSnapshot().snapshotId() != stands.snapshot)
+
+
+def actions(session: SparkSession) -> Any:
+    """Iceberg's maintenance on Spark (a JVM object), for tables from `load`."""
+    jvm: Any = session._jvm
+    return jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
 
 
 def columns_of(frame: DataFrame) -> tuple[tuple[str, str], ...]:

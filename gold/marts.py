@@ -4,14 +4,15 @@ A model is one SELECT with a header:
 
     -- name: trips_by_region_and_day
     -- description: what the table says, in a sentence
-    -- materialized: table
+    -- materialized: table               (or incremental, by its keys: see gold/incremental.py)
     -- keys: region_id, day              (the columns that name a row; checked before anything is published)
+    -- expect: trips >= finished         (not false of any row, or the mart is not published; any number)
     -- optional: yes                     (skipped with its reason where the inputs are of another shape)
 
 It names tables as the source does (`shop.trips`) and other marts as `marts.<name>`; `shop.trips__history` is that
 table's versions, and `shop.outbox__<type>` the events of one type of an outbox. Only those names are replaced, in
-place: the rest of the SQL reaches Spark as it was written. What they name is read at the run's cut. A mart is computed
-anew, in one replacing snapshot, when one of its inputs or its SQL has changed; a mart whose inputs are not all in this
+place: the rest of the SQL reaches Spark as it was written. What they name is read at the run's cut. A mart gets
+one new snapshot when one of its inputs or its SQL has changed; a mart whose inputs are not all in this
 lake is skipped.
 """
 
@@ -20,19 +21,23 @@ from __future__ import annotations
 import graphlib
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import sqlglot
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from gold import iceberg
+from gold.changes import CHANGE
 from gold.iceberg import Standing
+from gold.incremental import Basis, rows_of, touched_keys
+from gold.merge import merge_keyed
 from lakeward.config import Config
 from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
@@ -42,7 +47,8 @@ from lakeward.state import BronzeState, SilverState
 
 SCHEMA = "marts"
 SHIPPED = Path(__file__).resolve().parent / "models"
-_HEADER = re.compile(r"--\s*(name|description|materialized|keys|optional)\s*:\s*(.*?)\s*$")
+_HEADER = re.compile(r"--\s*(name|description|materialized|keys|optional|expect|changed)\s*:\s*(.*?)\s*$")
+Materialized = Literal["table", "incremental"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class Reference:
     table: TableName
     start: int
     end: int
+    aliased: bool
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,9 @@ class Model:
     sql: str
     references: tuple[Reference, ...]
     file: Path
+    materialized: Materialized = "table"
+    changed: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)  # incremental: keys of a changed row
+    expectations: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -144,14 +154,13 @@ def load_models(folder: Path) -> list[Model]:
 
 def parse_model(sql: str, file: Path) -> Model:
     """A model from its text. Raises ConfigError."""
-    header = {m[1]: m[2] for line in sql.splitlines() if (m := _HEADER.match(line.strip()))}
+    lines = [(m[1], m[2]) for line in sql.splitlines() if (m := _HEADER.match(line.strip()))]
+    header = dict(lines)
     name = header.get("name", file.stem)
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise ConfigError(
             f"{file}: a mart's name is made of a-z, 0-9 and _, and {name!r} is not", hint="mend `-- name:`"
         )
-    if header.get("materialized", "table") != "table":
-        raise ConfigError(f"{file}: materialized is {header['materialized']!r}", hint="write -- materialized: table")
     try:
         trees = [t for t in sqlglot.parse(sql, read="spark") if t is not None]
     except SqlglotError as error:
@@ -159,9 +168,55 @@ def parse_model(sql: str, file: Path) -> Model:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise ConfigError(f"{file} has to hold one SELECT and nothing else")
     keys = tuple(k.strip() for k in header.get("keys", "").split(",") if k.strip())
-    optional = header.get("optional", "no").lower() in ("yes", "true")
-    description = header.get("description", "")
-    return Model(name, description, keys, optional, sql.rstrip().rstrip(";"), _references(trees[0]), file)
+    references = _references(trees[0])
+    model = Model(
+        name=name,
+        description=header.get("description", ""),
+        keys=keys,
+        optional=header.get("optional", "no").lower() in ("yes", "true"),
+        sql=sql.rstrip().rstrip(";"),
+        references=references,
+        file=file,
+        materialized=_materialized(header, file),
+        changed=dict(_changed(text, keys, references, file) for kind, text in lines if kind == "changed"),
+        expectations=tuple(text for kind, text in lines if kind == "expect"),
+    )
+    if model.materialized == "incremental" and not (model.keys and model.changed):
+        raise ConfigError(
+            f"{file}: an incremental mart needs keys, and which of them a changed row touches",
+            hint="write -- keys: … and -- changed: <schema>.<table>: <an expression for each key>",
+        )
+    return model
+
+
+def _materialized(header: Mapping[str, str], file: Path) -> Materialized:
+    said = header.get("materialized", "table")
+    if said == "table":
+        return "table"
+    if said == "incremental":
+        return "incremental"
+    raise ConfigError(f"{file}: materialized is {said!r}", hint="write -- materialized: table, or incremental")
+
+
+def _changed(
+    text: str, keys: Sequence[str], references: Sequence[Reference], file: Path
+) -> tuple[TableName, tuple[str, ...]]:
+    """`shop.trips: region_id, CAST(requested_at AS DATE)` → the table, and an expression for each key."""
+    said, _, listed = text.partition(":")
+    table = TableName(*said.strip().split(".", 1)) if "." in said else None
+    try:
+        found = sqlglot.parse_one(f"SELECT {listed}", read="spark").expressions
+    except SqlglotError as error:
+        raise ConfigError(f"{file}: `changed: {text}` cannot be read", hint="name a table and expressions") from error
+    if table not in {r.table for r in references} or table is None:
+        raise ConfigError(f"{file}: `changed: {text}` names no table of the query", hint="mend it")
+    if len(found) != len(keys):
+        raise ConfigError(
+            f"{file}: `changed: {text}` has {len(found)} expressions for {len(keys)} keys", hint="mend it"
+        )
+    if any(r.table == table and not r.aliased for r in references):
+        raise ConfigError(f"{file}: {table} has to have an alias in an incremental mart", hint=f"write {table} AS t")
+    return table, tuple(e.sql(dialect="spark") for e in found)
 
 
 def _references(tree: exp.Query) -> tuple[Reference, ...]:
@@ -172,20 +227,35 @@ def _references(tree: exp.Query) -> tuple[Reference, ...]:
         names = parts[1:] if named_catalog else parts
         if len(names) == 2:  # a single name is a common table expression
             name = TableName(names[0].name, names[1].name)
-            found.append(Reference(name, int(parts[0].meta["start"]), int(parts[-1].meta["end"])))
+            found.append(Reference(name, int(parts[0].meta["start"]), int(parts[-1].meta["end"]), bool(table.alias)))
     return tuple(found)
 
 
 def materialize(
-    session: SparkSession, model: Model, inputs: Mapping[TableName, Input], cut: Checkpoint, run: int
-) -> Standing:
-    """Compute a mart and replace its table by the result in one snapshot.
+    session: SparkSession,
+    model: Model,
+    inputs: Mapping[TableName, Input],
+    cut: Checkpoint,
+    run: int,
+    basis: Basis | None = None,
+) -> tuple[Standing, bool]:
+    """Compute a mart and commit the result in one snapshot. Says what stands then, and whether it was merged by keys.
 
-    Raises SkippedError for an optional model that the tables do not fit, and TerminalError for any other that
-    fails or whose keys are not unique.
+    `basis` says what the mart that stands was computed from by this very SQL; None where it has to be computed as a
+    whole. Raises SkippedError for an optional model that the tables do not fit, and TerminalError for any other that
+    fails, whose keys are not unique or whose expectations do not hold; the table stays as it was then.
     """
+    name = iceberg.identifier(SCHEMA, model.name)
+    keys = touched_keys(session, model, basis) if basis is not None else None
     try:
-        frame = session.sql(model.rendered({t: inputs[t].relation(session) for t in model.inputs}))
+        relations = {t: inputs[t].relation(session) for t in model.inputs}
+        frame = rows_of(session, model, relations, keys) if keys is not None else None
+        if frame is not None and iceberg.columns_of(frame.drop(CHANGE)) != iceberg.columns_of(session.table(name)):
+            frame = None  # an input has other columns, and so has the mart
+        merged = frame is not None
+        if frame is None:
+            frame = session.sql(model.rendered(relations))
+            frame = frame.select(*[F.col(spark_identifier(c)).alias(c.lower()) for c in frame.columns])
     except AnalysisException as error:
         said = str(error).splitlines()[0]
         if model.optional:
@@ -193,22 +263,44 @@ def materialize(
         raise TerminalError(
             f"the mart {model.name} fails: {said}", hint=f"mend {model.file}", mart=model.name
         ) from error
-    frame = frame.select(*[F.col(spark_identifier(c)).alias(c.lower()) for c in frame.columns])
-    if model.keys:
+    if model.keys or model.expectations:
         frame = frame.localCheckpoint(eager=True)
         _check_keys(frame, model)
-    name = iceberg.identifier(SCHEMA, model.name)
+        _check_expectations(frame, model)
     with iceberg.summary(session, {"run": str(run), "cut": str(cut.at), "model": model.digest}):
-        iceberg.replace(frame, name)
+        if merged:
+            merge_keyed(frame, name, model.keys)
+        else:
+            iceberg.replace(frame, name)
     stands = iceberg.standing(session, name)
     assert stands is not None, f"{name} was committed and is not there"
-    return stands
+    return stands, merged
+
+
+def _check_expectations(frame: DataFrame, model: Model) -> None:
+    if CHANGE in frame.columns:
+        frame = frame.where(F.col(CHANGE) != "delete")
+    for expectation in model.expectations:
+        try:
+            broken = frame.where(F.expr(f"NOT ({expectation})")).limit(1).count()
+        except (AnalysisException, ParseException) as error:
+            said = str(error).splitlines()[0]
+            raise TerminalError(
+                f"`expect: {expectation}` cannot be judged: {said}", hint=f"mend {model.file}"
+            ) from error
+        if broken:
+            raise TerminalError(
+                f"the mart {model.name} has rows that break `expect: {expectation}`",
+                hint=f"mend the query, or the expectation in {model.file}; the table stays as it was",
+            )
 
 
 def _check_keys(frame: DataFrame, model: Model) -> None:
     missing = [k for k in model.keys if k.lower() not in frame.columns]
     if missing:
         raise TerminalError(f"the mart {model.name} has no column {missing[0]!r}, its key", hint=f"mend {model.file}")
+    if not model.keys:
+        return
     keys = [F.col(spark_identifier(k.lower())) for k in model.keys]
     twice = frame.groupBy(*keys).count().where("count > 1").drop("count").first()
     if twice is not None:

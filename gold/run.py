@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from gold import freshness, iceberg, marts, mirror
 from gold.export import export
+from gold.incremental import Basis
 from gold.lanes import Lanes
 from gold.marts import Input, Model
 from gold.mirror import Prepared, Wanted
@@ -180,7 +181,8 @@ class _Run:
             stands = iceberg.standing(session, table.identifier)
             assert stands is not None
             source = self.wanted[name].schema.name
-            place = export(session, self.lake, source, table.identifier, stands, table.cut)
+            keep, by = self.config.gold.export_keep_minutes, self.config.table(source).export_by
+            place = export(session, self.lake, source, table.identifier, stands, table.cut, keep_minutes=keep, by=by)
             self.state.tables[name] = replace(table, export_location=place, export_metadata=stands.metadata_file)
             self.report.exported.append(name)
 
@@ -217,10 +219,15 @@ class _Run:
             self.state.tables[name] = replace(known, cut=self.cut)
             self.report.tables[name] = "unchanged"
             return
-        stands = marts.materialize(session, model, found, self.cut, self.number)
+        basis = None
+        if known is not None and known.model == model.digest and name not in self.rebuild:
+            standing = iceberg.standing(session, known.identifier)
+            if standing is not None and standing.lakeward.get("model") == model.digest:
+                basis = Basis(known.inputs, inputs)
+        stands, merged = marts.materialize(session, model, found, self.cut, self.number, basis)
         entry = _entry(self.lake, marts.SCHEMA, model.name, "mart", stands, self.cut)
         self.state.tables[name] = replace(entry, inputs=inputs, model=model.digest)
-        self.report.tables[name] = "created" if known is None else "rebuilt"
+        self.report.tables[name] = "created" if known is None else "merged" if merged else "rebuilt"
 
     def _withdraw(self) -> None:
         kept = {*self.wanted, *(f"{marts.SCHEMA}.{m.name}" for m in self.models), _FRESHNESS}

@@ -102,6 +102,8 @@ class LakeConfig:
     mask_key: Secret = field(default_factory=lambda: Secret("env:LAKEWARD_MASK_KEY"))
     endpoint: str | None = None  # of a store that speaks S3's protocol and is not AWS: http://minio:9000
     region: str | None = None
+    keep_days: int = 7  # that `maintain` leaves readable what has been replaced, in every layer
+    bronze_days: int | None = None  # events older than that, and of no more use, are removed by it; default: never
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class TableConfig:
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
     tinyint1: Literal["int", "boolean"] = "int"
+    export_by: tuple[str, ...] = ()  # columns: the Parquet export has a folder for each of their values
     where: str | None = None  # rows of which it is not true stay outside
     outbox: Outbox | None = None  # its inserts become events in tables of their own
 
@@ -155,6 +158,7 @@ class Gold:
     mirror: tuple[str, ...] = ("*",)
     models: str | None = None  # folder of marts; default gold/models beside the configuration file, where there is one
     export: tuple[str, ...] = ("*",)  # mirrored tables that are also written as Parquet files for external tables
+    export_keep_minutes: int = 60  # that a replaced export stays for readers that are still in it
     folder: Path = Path()  # of the configuration file
 
     def revealed(self) -> dict[str, str]:

@@ -1,7 +1,10 @@
 -- name: trips_by_region_and_day
 -- description: What each region earned on each day: trips asked for, finished and cancelled, revenue, distance, ratings
--- materialized: table
+-- materialized: incremental
 -- keys: region_id, day
+-- changed: shop.trips: region_id, CAST(requested_at AS DATE)
+-- expect: trips >= finished + cancelled
+-- expect: revenue >= 0
 -- optional: yes
 --
 -- The day is that of the request, as the source wrote it down (a DATETIME, which has no time zone).

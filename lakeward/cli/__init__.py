@@ -70,6 +70,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="TABLE",
         help="make it anew from silver, in one commit",
     )
+    maintained = command("maintain", "maintain.maintain", "compact tables and remove what no reader can need any more")
+    maintained.add_argument("tables", nargs="*", metavar="TABLE", help="these tables of the source alone")
     run = command("run", "stages.run_command", "bronze, silver and gold")
     run.add_argument("--continuous", action="store_true", help="go on until stopped")
     run.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="pause between rounds (5)")

@@ -21,5 +21,5 @@ def next_queries(app: App) -> None:
         print(f"  SELECT table_name, rows, cut, published_at FROM {fresh.identifier} ORDER BY table_name")
     if mart:
         print(f"  SELECT * FROM {mart.identifier} LIMIT 10")
-    files = sql_literal(f"{largest.export_location}/*.parquet")
+    files = sql_literal(f"{largest.export_location}/**/*.parquet")
     print(f"or, without Spark, in DuckDB:\n  SELECT count(*) FROM {files}")

@@ -30,7 +30,7 @@ from lakeward.config import Config, Landing
 from lakeward.errors import TerminalError
 from lakeward.lake import Lake
 from lakeward.names import TableName, encode_path, sql_literal
-from lakeward.state import load_bronze
+from lakeward.state import BronzeTable, load_bronze
 
 DOCUMENT = "landing"
 LINE_BYTES_MAX = 16 << 20  # that Snowflake takes as one VARIANT
@@ -80,7 +80,7 @@ def run(spark: Callable[[], SparkSession], lake: Lake, config: Config, *, patien
         stands = document["tables"].setdefault(
             name, {"id": None, "version": -1, "intent": None, "landed_ms": 0, "mark": None}
         )
-        mark = [known.generation, known.batch, known.rows]  # tells without Spark that there is no news
+        mark = _mark(known)
         if not known.rows or (stands.get("mark") == mark and stands["intent"] is None):
             continue
         if patient and time.time() * 1000 - stands["landed_ms"] < config.landing.max_file_seconds * 1000:
@@ -109,6 +109,23 @@ def run(spark: Callable[[], SparkSession], lake: Lake, config: Config, *, patien
     return report
 
 
+def unread(lake: Lake, config: Config) -> set[str]:
+    """The tables that are to be landed and have commits that are not."""
+    stands = (lake.read(DOCUMENT) or {"tables": {}})["tables"]
+    return {
+        name
+        for name, known in load_bronze(lake).tables.items()
+        if known.rows
+        and any(fnmatch.fnmatchcase(name, glob) for glob in config.landing.tables)
+        and (name not in stands or stands[name].get("mark") != _mark(known) or stands[name]["intent"] is not None)
+    }
+
+
+def _mark(table: BronzeTable) -> list[int]:
+    """Tells without Spark that there is no news."""
+    return [table.generation, table.batch, table.rows]
+
+
 def _land(spark: SparkSession, lake: Lake, config: Landing, path: str, group: _Group) -> None:
     """Write a group's files and then its manifest; again, with the same bytes, where a run died."""
     frame = _added(spark, path, group.first, group.last)
@@ -123,7 +140,11 @@ def _land(spark: SparkSession, lake: Lake, config: Landing, path: str, group: _G
 
 
 def _added(spark: SparkSession, path: str, first: int, last: int) -> DataFrame | None:
-    """The rows that the commits `first` to `last` of a table added: Delta's own reading of just their files."""
+    """The rows that the commits `first` to `last` of a table added: Delta's own reading of just their files.
+
+    A commit that also takes rows away adds none: `lakeward maintain` removes old events, and what is left of their
+    files is written anew.
+    """
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     none = jvm.scala.Option.empty()
@@ -134,11 +155,16 @@ def _added(spark: SparkSession, path: str, first: int, last: int) -> DataFrame |
             commit = commits.next()
             if int(commit._1()) > last:
                 break
+            added, removes = [], False
             actions = commit._2().iterator()
             while actions.hasNext():
                 action = actions.next()
-                if action.getClass().getSimpleName() == "AddFile" and action.dataChange():
-                    found.append(action)
+                kind = action.getClass().getSimpleName()
+                if kind == "AddFile" and action.dataChange():
+                    added.append(action)
+                removes = removes or (kind == "RemoveFile" and action.dataChange())
+            for action in () if removes else added:
+                found.append(action)
     except Py4JJavaError as error:
         raise TerminalError(
             f"the commits {first} to {last} of {path} are no longer in its log, and were not landed",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table import StaticTable
 
+from gold.published import published
 from lakeward.cli import parser
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -69,6 +73,27 @@ def test_a_cluster_whose_executors_share_only_the_lake_gives_the_same(pipeline: 
         db.execute("DELETE FROM t WHERE id > 490")
     proof = pipeline.command("verify", "--json", **cluster)
     assert json.loads(proof.stdout)["equal"], proof.stderr
+
+
+def test_a_catalog_in_a_database_is_published_to_and_maintained(pipeline: Any) -> None:
+    if pipeline.database.flavour != "mysql":
+        pytest.skip("the server makes no difference to a catalog")
+    db, catalog = pipeline.database, pipeline.folder / "catalog.db"
+    pipeline.write_config(rest=f'[gold]\ncatalog = "jdbc"\nuri = "jdbc:sqlite:{catalog}"\n')
+    db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+    db.executemany("INSERT INTO t VALUES (%s, 1)", [(i,) for i in range(12)])
+    for command in ("run", "run", "maintain"):
+        done = pipeline.command(command)
+        assert done.returncode == 0, done.stderr
+        db.execute("UPDATE t SET n = n + 1 WHERE id < 3")
+    with contextlib.closing(sqlite3.connect(catalog)) as connection:
+        [(place,)] = connection.execute(
+            "SELECT metadata_location FROM iceberg_tables WHERE table_name = 't'"
+        ).fetchall()
+    entry = next(t for t in published(pipeline.app.lake) if t.table == "t")
+    assert (entry.metadata_file, entry.rows) == (place, 12)
+    rows = StaticTable.from_metadata(place).scan().to_arrow()
+    assert sorted(rows["n"].to_pylist()) == [1] * 9 + [2] * 3
 
 
 def test_status_and_verify_print_one_json_document_of_the_contract(pipeline: Any) -> None:

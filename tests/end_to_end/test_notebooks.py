@@ -1,25 +1,19 @@
-"""The notebooks' cells, one after the other, in a process of their own as a scheduler runs them."""
+"""The scheduled notebook's cells, one after the other, in a process of their own as a scheduler runs them.
+
+The analyst's notebook is run over the shipped mart: see tests/gold/test_gold_marts.py.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.notebooks import cells
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 pytestmark = pytest.mark.timeout(1200)
-
-
-def cells(name: str) -> str:
-    """The code of a notebook, in the order of its cells."""
-    found = json.loads((NOTEBOOKS / name).read_text(encoding="utf-8"))["cells"]
-    assert not any(cell.get("outputs") for cell in found), "a notebook is committed without what it printed"
-    return "\n".join("".join(cell["source"]) for cell in found if cell["cell_type"] == "code")
 
 
 def test_the_scheduled_run_copies_the_source_and_shows_where_it_stands(pipeline: Any) -> None:

@@ -1,12 +1,52 @@
-"""Rebuilds that are asked for, and catalogs that are refused."""
+"""Gold in a catalog that is no folder, rebuilds that are asked for, and catalogs that are refused."""
 
 from __future__ import annotations
 
-import pytest
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from servers.iceberg_rest import rest_catalog
+
+import gold.maintenance
 from lakeward import catalog
 from lakeward.config import Gold, parse
 from lakeward.errors import ConfigError, UsageError
+
+
+def test_a_rest_catalog_publishes_merges_and_is_maintained_and_files_lie_where_they_always_do(
+    shop, duckdb, monkeypatch
+):
+    monkeypatch.setenv("CATALOG_TOKEN", "the-token")
+    with rest_catalog(shop.spark, shop.lake.path("gold")) as (server, uri):
+        own = replace(shop.config.gold, catalog="rest", uri=uri, properties={"token": "env:CATALOG_TOKEN"})
+        shop.config = replace(shop.config, gold=own)
+        name = "My Shop.order items"
+        table = shop.create("order items", {"id": "int", "n": "int"}, ["id"], schema="My Shop")
+        shop.spark.sql(f"INSERT INTO {table} SELECT /*+ REPARTITION(6) */ CAST(id AS INT), 1, 1, 't', 0 FROM range(12)")
+        assert shop.publish().tables == {name: "created"}
+        first = shop.published(name).metadata_file
+        shop.spark.sql(f"UPDATE {table} SET n = 2 WHERE id < 3")
+        assert shop.publish().tables == {name: "merged"}
+        shop.assert_mirrored()
+        stray = Path(shop.published(name).location, "data", "of-a-killed-run.parquet")
+        stray.write_bytes(b"orphan")
+        os.utime(stray, (1, 1))
+        now_ms = shop.published(name).published_ms + shop.config.lake.keep_days * gold.maintenance.DAY_MS
+        report = gold.maintenance.run(shop.spark, shop.lake, shop.config, now_ms=now_ms)
+        assert (report.expired >= 1, report.orphans, stray.exists()) == (True, 1, False)
+        shop.assert_mirrored()
+        assert set(shop.gold().tables.values()) == {"unchanged"}
+        entry = shop.published(name)
+        assert entry.location == f"{shop.lake.root}/gold/My-20-Shop/order-20-items"
+        assert entry.metadata_file != first
+        assert entry.metadata_file.removeprefix("file:").startswith(entry.location + "/metadata/")
+        assert duckdb(f"SELECT sum(n) FROM iceberg_scan('{entry.metadata_file}')") == [["15"]]
+        assert server.tokens == {"Bearer the-token"}
+        assert ("POST", "/v1/namespaces/My-20-Shop/tables/order-20-items") in server.seen
+        assert "the-token" not in json.dumps(shop.lake.read("gold"))
 
 
 def test_a_rebuild_that_is_asked_for_replaces_the_table_in_one_commit(shop):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from servers.notebooks import cells
 
 from gold.marts import SHIPPED
 from lakeward.errors import TerminalError
 
+PROJECT = Path(__file__).resolve().parents[2]
 MART = "marts.trips_by_region_and_day"
 
 
@@ -64,12 +70,91 @@ def test_the_shipped_mart_counts_and_sums_trips_and_is_computed_only_when_an_inp
     assert demo.published(MART).metadata_file == entry.metadata_file
     assert demo.published(MART).cut == demo.silver.cut
     demo.spark.sql(f"DELETE FROM {demo.sql_name(demo.bronze.tables['shop.trips'].name)} WHERE id = 4")
-    assert demo.publish().tables[MART] == "rebuilt"
+    assert demo.publish().tables[MART] == "merged"
     assert {r["region"] for r in demo.rows_of_gold(MART)} == {"Porto"}
     freshness = demo.session().table("gold.lakeward.freshness").where("kind = 'mart'").collect()
     assert [(r["table_name"], r["rows"], r["cut"]) for r in freshness] == [
         ("trips_by_region_and_day", 1, str(demo.silver.cut.at))
     ]
+
+
+def test_an_incremental_mart_equals_a_whole_computation_and_touches_only_the_keys_that_changed(demo):
+    demo.publish()
+    trips = demo.sql_name(demo.bronze.tables["shop.trips"].name)
+
+    def whole():
+        held = sorted(repr(r) for r in demo.rows_of_gold(MART))
+        demo.gold(rebuild=[MART])
+        assert sorted(repr(r) for r in demo.rows_of_gold(MART)) == held
+
+    # A trip moves from one day to another, and back to a region that has none of that day; one gets a NULL day's place.
+    for change in (
+        f"UPDATE {trips} SET fare = 20, requested_at = TIMESTAMP_NTZ'2026-03-05 10:00:00' WHERE id = 1",
+        f"UPDATE {trips} SET region_id = 2 WHERE id = 1",
+        f"INSERT INTO {trips} SELECT 9, 3, 2, requested_at, 'finished', 7, 1, 5, 1, 't', 0 FROM {trips} WHERE id = 2",
+        f"DELETE FROM {trips} WHERE id IN (2, 3)",
+    ):
+        demo.spark.sql(change)
+        assert demo.publish().tables[MART] == "merged", change
+        whole()
+    # What is not declared as a driver of the keys makes a whole computation.
+    regions = demo.sql_name(demo.bronze.tables["shop.regions"].name)
+    demo.spark.sql(f"UPDATE {regions} SET name = 'Lagos' WHERE id = 2")
+    assert demo.publish().tables[MART] == "rebuilt"
+    assert {r["region"] for r in demo.rows_of_gold(MART)} == {"Lagos"}
+    # So does a mart that somebody else has written, and an input whose old snapshot is gone.
+    demo.session().sql(f"DELETE FROM {demo.published(MART).identifier}")
+    demo.spark.sql(f"UPDATE {trips} SET fare = 21 WHERE id = 1")
+    assert demo.publish().tables[MART] == "rebuilt"
+    demo.spark.sql(f"UPDATE {trips} SET fare = 22 WHERE id = 1")
+    demo.cut()
+    demo.gold(rebuild=["shop.trips"])
+    assert {r["revenue"] for r in demo.rows_of_gold(MART) if str(r["day"]) == "2026-03-05"} == {Decimal("22.00")}
+
+
+def test_a_header_that_says_other_keys_than_the_query_makes_costs_time_and_nothing_else(shop):
+    table = shop.create("trips", {"id": "int", "n": "int"}, ["id"])
+    shop.spark.sql(f"INSERT INTO {table} VALUES (1, 7, 1, 't', 0), (2, 8, 1, 't', 0)")
+    header = "-- materialized: incremental\n-- keys: k\n-- changed: shop.trips: n + 1\n"
+    model(shop, "wrong", header + "SELECT n AS k, count(*) AS c FROM shop.trips AS t GROUP BY n")
+    shop.publish()
+    shop.spark.sql(f"UPDATE {table} SET n = 9 WHERE id = 1")
+    assert shop.publish().tables["marts.wrong"] == "rebuilt"
+    assert sorted((r["k"], r["c"]) for r in shop.rows_of_gold("marts.wrong")) == [(8, 1), (9, 1)]
+
+
+def test_a_mart_that_breaks_its_expectation_stays_as_it_was(shop):
+    table = shop.create("trips", {"id": "int", "n": "int"}, ["id"])
+    shop.spark.sql(f"INSERT INTO {table} VALUES (1, 7, 1, 't', 0), (2, NULL, 1, 't', 0)")
+    model(shop, "small", "-- expect: n < 10\n-- expect: id > 0\nSELECT id, n FROM shop.trips")
+    shop.publish()
+    shop.spark.sql(f"UPDATE {table} SET n = 11 WHERE id = 1")
+    with pytest.raises(TerminalError, match="break `expect: n < 10`"):
+        shop.publish()
+    assert sorted((r["id"], r["n"]) for r in shop.rows_of_gold("marts.small")) == [(1, 7), (2, None)]
+
+
+def test_the_analysts_notebook_shows_freshness_and_plots_from_published_tables_without_spark(demo):
+    demo.publish()
+    demo.config.path("lakeward.toml").write_text('[lake]\nroot = "lake"\n')
+    plots = demo.config.path("plots")
+    plots.mkdir()
+    # An analyst's process has no Java: a Spark that is started would fail.
+    env = {**os.environ, "LAKEWARD_PLOTS": str(plots), "JAVA_HOME": "/nowhere", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        [sys.executable, "-c", cells("analysis.ipynb") + "\nprint(fresh.to_string(), daily.to_string())"],
+        cwd=demo.config.folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {p.name for p in plots.iterdir()} == {"revenue.html", "cancelled.html", "fares.html"}
+    assert '"Porto"' in (plots / "revenue.html").read_text()
+    assert '"cancelled_share": 0.3333' in (plots / "cancelled.html").read_text()
+    assert str(demo.silver.cut.at) in done.stdout
 
 
 def test_the_shipped_mart_is_skipped_with_its_reason_in_a_lake_of_another_schema(shop):

@@ -32,6 +32,16 @@ def test_the_header_says_name_keys_and_whether_the_mart_is_optional():
     assert parse_model("SELECT 1", FILE).name == "m"
 
 
+def test_the_header_says_how_the_rows_of_a_table_name_the_marts_and_what_has_to_hold():
+    header = (
+        "-- materialized: incremental\n-- keys: a, day\n-- changed: s.t: x, CAST(f(y, 1) AS DATE)\n-- expect: n > 0\n"
+    )
+    model = parse_model(header + "SELECT 1 FROM s.t AS t", FILE)
+    assert model.materialized == "incremental"
+    assert model.changed == {TableName("s", "t"): ("x", "CAST(F(y, 1) AS DATE)")}
+    assert model.expectations == ("n > 0",)
+
+
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
@@ -41,6 +51,10 @@ def test_the_header_says_name_keys_and_whether_the_mart_is_optional():
         ("INSERT INTO shop.trips SELECT 1", "one SELECT"),
         ("-- materialized: view\nSELECT 1", "materialized"),
         ("-- name: Bad Name\nSELECT 1", "name"),
+        ("-- materialized: incremental\n-- keys: a\nSELECT a FROM s.t t", "needs keys"),
+        ("-- keys: a\n-- changed: s.u: a\nSELECT a FROM s.t t", "names no table of the query"),
+        ("-- keys: a\n-- changed: s.t: a, b\nSELECT a FROM s.t t", "2 expressions for 1 keys"),
+        ("-- keys: a\n-- changed: s.t: a\nSELECT a FROM s.t", "has to have an alias"),
     ],
 )
 def test_a_file_that_is_no_single_select_is_refused(sql, said):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import glob
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
+
+from gold.export import files_of
+from lakeward.config import TableConfig
+from lakeward.errors import ConfigError
 
 UTC = dt.UTC
 COLUMNS = {
@@ -129,21 +134,48 @@ def test_the_freshness_table_says_of_each_table_what_is_there(typed, duckdb):
     assert duckdb(f"SELECT rows FROM iceberg_scan('{entry.metadata_file}')") == [["2"]]
 
 
-def test_an_export_is_a_new_folder_that_the_pointer_names_and_the_one_before_stays(typed):
+def test_an_export_is_a_new_folder_that_the_pointer_names_and_replaced_ones_stay_for_their_readers(typed, duckdb):
     folder = Path(typed.lake.path("export", "shop", "typed"))
 
-    def named() -> str:
-        return str(json.loads((folder / "current.json").read_text())["folder"])
+    def pointer() -> dict[str, Any]:
+        said: dict[str, Any] = json.loads((folder / "current.json").read_text())
+        return said
 
-    first = named()
-    assert typed.published("shop.typed").export_location == str(folder / first)
-    typed.publish()
-    assert named() == first  # nothing changed
-    for _ in range(2):
+    def change() -> str:
         typed.spark.sql(f"UPDATE {typed.sql_name(typed.bronze.tables['shop.typed'].name)} SET __ts_ms = __ts_ms + 1")
         typed.publish()
-    kept = {p.name for p in folder.iterdir() if p.is_dir()}
-    assert named() in kept
-    assert first not in kept
-    assert len(kept) == 2
+        return str(pointer()["folder"])
+
+    def kept() -> set[str]:
+        return {p.name for p in folder.iterdir() if p.is_dir()}
+
+    first = pointer()["folder"]
+    assert typed.published("shop.typed").export_location == str(folder / first)
+    before = kept()
+    typed.publish()
+    assert pointer()["folder"] == first  # nothing changed
+    second = change()
+    assert kept() == {*before, second}
+    long_ago = {**pointer(), "earlier": [{**e, "replaced_ms": 0} for e in pointer()["earlier"]]}
+    (folder / "current.json").write_text(json.dumps(long_ago))
+    typed.config = replace(typed.config, tables={"shop.typed": TableConfig(export_by=("day", "B"))})
+    third = change()
+    assert kept() == {second, third}  # the last one is kept, whenever it was replaced
     assert not list(folder.glob("*/_SUCCESS"))
+
+    # A folder a value, with the columns in the files too.
+    files = {str(f.relative_to(folder / third).parent) for f in (folder / third).rglob("*.parquet")}
+    nothing = "__HIVE_DEFAULT_PARTITION__"
+    assert files == {"by_day=9999-12-31/by_b=true", f"by_day={nothing}/by_b={nothing}"}
+    read = duckdb(f"SELECT id, day, b FROM '{folder}/{third}/**/*.parquet' WHERE by_day IS NOT NULL")
+    assert read == [["4294967295", "9999-12-31", "true"]]
+    typed.config = replace(typed.config, tables={"shop.typed": TableConfig(export_by=("at",))})
+    with pytest.raises(ConfigError, match=r"export_by names 'at', a timestamp_ntz"):
+        change()
+    assert pointer()["folder"] == third
+
+
+@pytest.mark.parametrize(("mebibytes", "files"), [(0, 1), (255, 1), (511, 1), (512, 2), (600, 2), (5000, 19)])
+def test_an_exports_files_have_256_to_512_mebibytes_where_there_is_enough(mebibytes, files):
+    assert files_of(mebibytes << 20) == files
+    assert files == 1 or 256 <= mebibytes / files < 512

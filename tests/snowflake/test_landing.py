@@ -123,6 +123,19 @@ def test_each_event_is_in_one_file_of_a_manifest_whatever_moment_a_run_was_kille
     )
 
 
+def test_old_events_that_maintenance_removes_are_not_landed_again_with_their_neighbours(bronze):
+    bronze.append(*HISTORY[:2])
+    assert landing.unread(bronze.lake, bronze.config) == {str(NAME)}
+    bronze.land()
+    assert landing.unread(bronze.lake, bronze.config) == set()
+    bronze.spark.sql(f"ALTER TABLE delta.`{bronze.path}` SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
+    bronze.spark.sql(f"DELETE FROM delta.`{bronze.path}` WHERE source.pos = 1")
+    bronze.spark.sql(f"OPTIMIZE delta.`{bronze.path}`")
+    bronze.append(*HISTORY[2:4])
+    assert bronze.land().events == 2
+    assert [int(e["position"].split(":")[2]) for e in bronze.manifested()] == [1, 2, 3, 4]
+
+
 def test_the_landed_files_load_by_copy_and_the_dynamic_tables_say_the_state_and_its_history(
     bronze, tmp_path, fake_snowflake, fresh
 ):
