@@ -79,7 +79,7 @@ def add_columns(spark: SparkSession, location: str, columns: Sequence[Column]) -
     """Append fields to `before` and `after`."""
     if not columns:
         return
-    delta.map_names(spark, location, (c.name for c in columns))
+    delta.admit(spark, location, ((c.name, c.spark) for c in columns))
     fields = ", ".join(
         f"{image}.{spark_identifier(c.name)} {c.spark}" for c in columns for image in ("before", "after")
     )

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from lakeward.names import spark_identifier
 
 MAPPED: Final = {"delta.columnMapping.mode": "name"}
+_NTZ: Final = "timestampNtz"
 _WIDENED: Final = "delta.enableTypeWidening"
 _AWKWARD: Final = frozenset(" ,;{}()\n\t=")
 
@@ -62,10 +63,19 @@ def mapped(metadata: Any) -> bool:
     return bool(metadata.columnMappingMode().name() == "name")
 
 
-def map_names(spark: SparkSession, location: str, names: Iterable[str]) -> None:
-    """Turn column mapping on where new columns of these names need it."""
-    if awkward(names):
-        _map(spark, location)
+def admit(spark: SparkSession, location: str, columns: Iterable[tuple[str, str]]) -> None:
+    """Enable in the table what new columns, (name, Spark SQL type), need: column mapping, times without a zone.
+
+    Delta enables the latter by itself only where it makes a table (DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT).
+    """
+    now, wanted = snapshot(spark, location), {}
+    for name, kind in columns:
+        if awkward([name]) and not mapped(now.metadata()):
+            wanted.update(MAPPED)
+        if "timestamp_ntz" in kind.lower() and not now.protocol().readerAndWriterFeatureNames().contains(_NTZ):
+            wanted[f"delta.feature.{_NTZ}"] = "supported"
+    if wanted:
+        _set(spark, location, wanted)
 
 
 def _map(spark: SparkSession, location: str) -> None:
@@ -93,6 +103,7 @@ def drop_columns(spark: SparkSession, location: str, names: Sequence[str]) -> No
 
 def widen_column(spark: SparkSession, location: str, path: Sequence[str], kind: str) -> None:
     """Let the column at `path` be of the wider type `kind` (PROTOCOL.md, 'Type Widening'). No file is touched."""
+    admit(spark, location, [(path[-1], kind)])
     if not snapshot(spark, location).metadata().configuration().contains(_WIDENED):
         _set(spark, location, {_WIDENED: "true"})
     spark.sql(f"ALTER TABLE delta.{spark_identifier(location)} ALTER COLUMN {_path(path)} TYPE {kind}")

@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 
 from lakeward.delta import (
     MAPPED,
+    admit,
     awkward,
     create,
     drop_columns,
     exists,
-    map_names,
     mapped,
     rename_column,
     snapshot,
@@ -237,7 +237,7 @@ def overwrite(frame: DataFrame, location: str, *, app: str, run: int) -> None:
     both at once (DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION).
     """
     spark = frame.sparkSession
-    map_names(spark, location, frame.columns)
+    admit(spark, location, ((f.name, f.dataType.simpleString()) for f in frame.schema.fields))
     if _feeds_by_names(spark, location):
         kinds = {f.name: f.dataType.simpleString() for f in frame.schema.fields}
         gone = [name for name, kind in actual_fields(spark, location) if kinds.get(name) != kind]
@@ -291,7 +291,7 @@ def _twins(missing: Fields, present: Fields) -> bool:
 
 
 def _add(spark: SparkSession, location: str, fields: Fields, missing: set[str]) -> None:
-    map_names(spark, location, missing)
+    admit(spark, location, (field for field in fields if field[0] in missing))
     places = []
     for i, (name, kind) in enumerate(fields):
         if name in missing:

@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 
 from lakeward import state
 from lakeward.config import Config
-from lakeward.delta import MAPPED, create, exists
+from lakeward.delta import MAPPED, admit, create, exists
 from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.quality.frame import ENVELOPE, EVENT, envelope_of_row
@@ -66,6 +66,7 @@ def hold(holding: Holding) -> None:
     rows = holding.frame.select(*event, *own)
     path = holding.lake.table("quarantine", holding.schema.name)
     _create(spark, path, rows.schema)
+    admit(spark, path, ((f.name, f.dataType.simpleString()) for f in rows.schema.fields))
     options = {"txnAppId": f"lakeward-quarantine-{holding.layer}", "txnVersion": str(holding.run)}
     try:
         rows.write.format("delta").mode("append").option("mergeSchema", "true").options(**options).save(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -338,7 +339,8 @@ def test_quarantine_takes_up_a_column_that_was_added_and_one_whose_type_changed(
     config, lake = place
     suite(tmp_path, fare_rule("quarantine"))
     judge(spark, place, [event(1, "c", row(1, -1))], run=1).hold()
-    for run, (kind, value) in enumerate([("int", 5), ("varchar(9)", "five")], start=2):
+    noon = datetime.fromisoformat("2026-01-02 12:00:00")
+    for run, (kind, value) in enumerate([("datetime", noon), ("varchar(9)", "five")], start=2):
         added = column_from_catalog("added one", kind, nullable=True)
         schema = TableSchema(NAME, (*SCHEMA.columns, added), ("id",), "primary")
         ddl = ENVELOPE.replace(spark_type(SCHEMA.image()), spark_type(schema.image()))
@@ -346,4 +348,4 @@ def test_quarantine_takes_up_a_column_that_was_added_and_one_whose_type_changed(
         batch = spark.createDataFrame(events, T._parse_datatype_string(ddl))
         gate(batch, schema=schema, layer="silver", config=config, lake=lake, run=run).hold()
         found = {r["after"]["id"]: r["after"]["added one"] for r in waiting(spark, place)}
-        assert found == ({1: None, 2: 5} if run == 2 else {3: "five"})
+        assert found == ({1: None, 2: noon} if run == 2 else {3: "five"})
