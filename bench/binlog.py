@@ -54,7 +54,7 @@ def _options() -> argparse.Namespace:
     parts = ("decode", "landing", "memory", "idle")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument("--workloads", default="abcde", help="of the decode part")
-    parser.add_argument("--decode-changes", type=int, default=100_000, help="of a workload; half of it for (b)")
+    parser.add_argument("--decode-changes", type=int, default=400_000, help="of a workload; half of it for (b)")
     parser.add_argument("--sample", type=int, default=20_000, help="changes of each that mysql-replication reads")
     parser.add_argument("--landing-changes", type=int, default=1_000_000, help="of a backlog")
     parser.add_argument("--single-changes", type=int, default=300_000, help="of a backlog of one-row transactions")
