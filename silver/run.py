@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +37,7 @@ from silver.table import Batch, follow_shape, refuse, write_table
 
 MERGES_AT_ONCE = 4
 GATES_AT_ONCE = 4
+Done = TypeVar("Done")
 log = logging.getLogger(__name__)
 
 
@@ -152,8 +153,7 @@ def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate:
         events = events if here is None else here
         return table.name, (events, gate(events, table, plan.run), here is not None)
 
-    with ThreadPoolExecutor(min(GATES_AT_ONCE, len(plan.tables)), "gate") as pool:
-        judged = dict(pool.map(_in_session_of(spark, one), plan.tables))
+    judged = dict(_at_once(spark, "gate", GATES_AT_ONCE, one, plan.tables))
     follow = [t.name for t in plan.tables if t.truncated and config.table(t.schema.name).truncate == "apply"]
     found = truncations({name: judged[name][1].passed for name in follow})
     return {n: Batch(events, g.passed, g.held, g.hold, found.get(n), here) for n, (events, g, here) in judged.items()}
@@ -187,14 +187,21 @@ def _merge_all(
 
     if len(plan.tables) < 2:
         return dict(map(one, plan.tables))
-    with ThreadPoolExecutor(min(MERGES_AT_ONCE, len(plan.tables)), "silver") as pool:
-        return dict(pool.map(_in_session_of(spark, one), plan.tables))
+    return dict(_at_once(spark, "silver", MERGES_AT_ONCE, one, plan.tables))
 
 
-def _in_session_of(spark: SparkSession, work: Callable[[TablePlan], Any]) -> Callable[[TablePlan], Any]:
-    """`work` with the caller's job group and properties, in whatever thread it runs."""
-    wrapped: Callable[[TablePlan], Any] = inheritable_thread_target(spark)(work)
-    return wrapped
+def _at_once(
+    spark: SparkSession, name: str, most: int, work: Callable[[TablePlan], Done], tables: Sequence[TablePlan]
+) -> list[Done]:
+    """`work` of each table, `most` at a time, in threads with the caller's job group and properties.
+
+    Raises the first table's error once all have ended.
+    """
+    with ThreadPoolExecutor(min(most, len(tables)), name) as pool:
+        # Each table gets a copy of the properties: what is wrapped once shares one, and Spark keeps a query's number
+        # in it ("Cannot parse null string" where another thread has just taken it out).
+        running = [pool.submit(inheritable_thread_target(spark)(work), table) for table in tables]
+    return [done.result() for done in running]
 
 
 class _Sessions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -94,6 +95,24 @@ def test_when_a_gate_stops_in_one_table_nothing_passes_in_any(ledger, make_schem
     assert ledger.content(first) == Counter([(1,)])
     ledger.rerun()
     assert ledger.content(first) == ledger.content(second) == Counter([(1,), (2,)])
+
+
+def test_tables_that_are_worked_on_at_once_share_no_properties_of_spark(ledger, make_schema):
+    """Spark keeps a query's number among a thread's properties: a query of another table takes it out at its end."""
+    for name in ("a", "b"):
+        ledger.follow(make_schema(name, {"id": "int"}, ("id",)), [{"id": 1}])
+    ledger.flush()
+    context, both, seen = ledger.spark.sparkContext, threading.Barrier(2), {}
+
+    def gate(frame: DataFrame, plan: Any, run: int) -> Judged:
+        context.setLocalProperty("table", plan.name)
+        both.wait(60)
+        seen[plan.name] = (context.getLocalProperty("table"), context.getLocalProperty("caller"))
+        return Judged(frame, 0, [])
+
+    context.setLocalProperty("caller", "this one")
+    ledger.rerun(gate=gate)
+    assert seen == {name: (name, "this one") for name in ("shop.a", "shop.b")}
 
 
 def test_a_dropped_table_keeps_its_rows_up_to_its_last_event_and_one_being_read_anew_waits(ledger, make_schema):
