@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -21,11 +22,13 @@ from pyspark.sql.types import StructType
 
 from bronze.envelope import envelope_ddl
 from lakeward import delta
+from lakeward.jvm import java_class
 from lakeward.lake import disk_full
 from lakeward.names import spark_identifier
 from lakeward.schema import Column, TableSchema
 
 APP_ID = "lakeward-bronze"
+_KERNEL = "io.delta.kernel"
 PROPERTIES = {
     "delta.appendOnly": "true",
     # Only `op`, `ts_ms` and `source.*` are worth statistics; the images are read whole or not at all.
@@ -104,12 +107,11 @@ def reshape_images(spark: SparkSession, location: str, schema: TableSchema, rena
 
 def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, batch: int) -> bool:
     """Add `files` to the table as batch number `batch`. False where that batch had been committed before."""
-    jvm: Any = spark._jvm
-    kernel: Any = jvm.io.delta.kernel
+    java = partial(java_class, spark)
     context: Any = spark._jsc
-    engine = kernel.defaults.engine.DefaultEngine.create(context.hadoopConfiguration())
-    table = kernel.Table.forPath(engine, location)
-    begun = table.createTransactionBuilder(engine, "Lakeward", kernel.Operation.WRITE)
+    engine = java(f"{_KERNEL}.defaults.engine.DefaultEngine").create(context.hadoopConfiguration())
+    table = java(f"{_KERNEL}.Table").forPath(engine, location)
+    begun = table.createTransactionBuilder(engine, "Lakeward", java(f"{_KERNEL}.Operation").WRITE)
     try:
         transaction = begun.withTransactionId(engine, APP_ID, batch).build(engine)
     except Py4JJavaError as error:
@@ -117,15 +119,15 @@ def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, bat
             return False
         raise
     state = transaction.getTransactionState(engine)
-    written = kernel.Transaction.getWriteContext(engine, state, jvm.java.util.HashMap())
-    statuses = jvm.java.util.ArrayList()
+    appends, status = java(f"{_KERNEL}.Transaction"), java(f"{_KERNEL}.utils.DataFileStatus")
+    written = appends.getWriteContext(engine, state, java("java.util.HashMap")())
+    statuses = java("java.util.ArrayList")()
     for f in files:
-        statistics = jvm.java.util.Optional.of(_statistics(spark, f.stats))
-        path = f"{location}/{f.path}"
-        statuses.add(kernel.utils.DataFileStatus(path, f.size, f.modified_ms, statistics))
-    iterator = kernel.internal.util.Utils.toCloseableIterator(statuses.iterator())
-    adds = kernel.Transaction.generateAppendActions(engine, state, iterator, written)
-    done = transaction.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(adds))
+        statistics = java("java.util.Optional").of(_statistics(spark, f.stats))
+        statuses.add(status(f"{location}/{f.path}", f.size, f.modified_ms, statistics))
+    iterator = java(f"{_KERNEL}.internal.util.Utils").toCloseableIterator(statuses.iterator())
+    adds = appends.generateAppendActions(engine, state, iterator, written)
+    done = transaction.commit(engine, java(f"{_KERNEL}.utils.CloseableIterable").inMemoryIterable(adds))
     for hook in done.getPostCommitHooks():  # checkpoints and checksums, when they are due
         hook.threadSafeInvoke(engine)
     return True
@@ -133,24 +135,22 @@ def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, bat
 
 def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
     """`DataFile.stats` (of the form of the Delta protocol's 'Per-file Statistics') as the kernel's."""
-    jvm: Any = spark._jvm
-    kernel: Any = jvm.io.delta.kernel
+    java = partial(java_class, spark)
     gateway: Any = spark.sparkContext._gateway
+    column, literal = java(f"{_KERNEL}.expressions.Column"), java(f"{_KERNEL}.expressions.Literal")
 
     def bounds(struct: Mapping[str, Any]) -> Any:
-        found = jvm.java.util.HashMap()
+        found = java("java.util.HashMap")()
         for outer, inner in struct.items():
             for name, (kind, value) in inner.items():
-                names = gateway.new_array(jvm.java.lang.String, 2)
+                names = gateway.new_array(java("java.lang.String"), 2)
                 names[0], names[1] = outer, name
-                literal = kernel.expressions.Literal
-                found.put(
-                    kernel.expressions.Column(names), literal.ofInt(value) if kind == "int" else literal.ofLong(value)
-                )
+                found.put(column(names), literal.ofInt(value) if kind == "int" else literal.ofLong(value))
         return found
 
-    low, high, nulls = bounds(stats["min"]), bounds(stats["max"]), jvm.java.util.HashMap()
-    return kernel.statistics.DataFileStatistics(stats["rows"], low, high, nulls, jvm.java.util.Optional.empty())
+    low, high, nulls = bounds(stats["min"]), bounds(stats["max"]), java("java.util.HashMap")()
+    empty = java("java.util.Optional").empty()
+    return java(f"{_KERNEL}.statistics.DataFileStatistics")(stats["rows"], low, high, nulls, empty)
 
 
 def image_fields(spark: SparkSession, location: str, image: str = "after") -> dict[str, str]:

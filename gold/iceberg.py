@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from lakeward import catalog
 from lakeward.config import Gold
+from lakeward.jvm import java_class
 from lakeward.lake import Lake
 from lakeward.names import encode_path, spark_identifier
 
@@ -109,15 +110,14 @@ def _said(snapshot: Any) -> dict[str, str]:
 
 def load(session: SparkSession, name: str) -> Any:
     """Iceberg's own Table object (of the JVM), or None. Its metadata is read from the lake, not from a cache."""
-    jvm: Any = session._jvm
-    sessions = getattr(getattr(jvm, "org.apache.spark.sql.classic.SparkSession$"), "MODULE$")
+    sessions = getattr(java_class(session, "org.apache.spark.sql.classic.SparkSession$"), "MODULE$")
     before = sessions.getActiveSession()
     # Spark looks a catalog up in the settings of the session that is active in this thread.
     sessions.setActiveSession(session._jsparkSession)
     try:
         there = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
         encoded = name.replace("`", "").removeprefix(f"{CATALOG}.")  # neither part holds a dot or a quote
-        table = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(encoded)
+        table = java_class(session, "org.apache.iceberg.catalog.TableIdentifier").parse(encoded)
         return there.loadTable(table) if there.tableExists(table) else None
     finally:
         if before.isDefined():
@@ -144,8 +144,7 @@ def compact(session: SparkSession, name: str, files_min: int) -> bool:
 
 def actions(session: SparkSession) -> Any:
     """Iceberg's maintenance on Spark (a JVM object), for tables from `load`."""
-    jvm: Any = session._jvm
-    return jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
+    return java_class(session, "org.apache.iceberg.spark.actions.SparkActions").get(session._jsparkSession)
 
 
 def columns_of(frame: DataFrame) -> tuple[tuple[str, str], ...]:

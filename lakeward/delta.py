@@ -13,6 +13,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from lakeward.jvm import java_class
 from lakeward.names import spark_identifier
 
 MAPPED: Final = {"delta.columnMapping.mode": "name"}
@@ -23,9 +24,8 @@ _AWKWARD: Final = frozenset(" ,;{}()\n\t=")
 
 def snapshot(spark: SparkSession, location: str) -> Any:
     """Delta's own view of the table as it is now (a JVM object)."""
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
-    none = jvm.scala.Option.empty()
+    log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, location)
+    none = java_class(spark, "scala.Option").empty()
     return log.update(False, none, none)
 
 
@@ -41,9 +41,8 @@ def exists(spark: SparkSession, location: str) -> bool:
 
 def create(spark: SparkSession, location: str, columns: StructType, properties: Mapping[str, str]) -> None:
     """Make a table where there is none."""
-    jvm: Any = spark._jvm
     context: Any = spark._jsc
-    log = jvm.org.apache.hadoop.fs.Path(location, "_delta_log")
+    log = java_class(spark, "org.apache.hadoop.fs.Path")(location, "_delta_log")
     log.getFileSystem(context.hadoopConfiguration()).delete(log, True)  # of a maker that was killed
     _build(DeltaTable.createIfNotExists(spark), location, columns, properties)
 

@@ -182,6 +182,9 @@ def _sized(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.python.worker.reuse": "true",
+        # Else PySpark asks the JVM four things for each column expression, to name its line where one fails: a
+        # quarter of a small table's silver stage.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **(
             {
                 "spark.sql.shuffle.partitions": partitions,

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakeward import crash, delta
 from lakeward.config import Config, Landing
 from lakeward.errors import TerminalError
+from lakeward.jvm import java_class
 from lakeward.lake import Lake
 from lakeward.names import TableName, encode_path, sql_literal
 from lakeward.state import BronzeTable, load_bronze
@@ -145,10 +146,9 @@ def _added(spark: SparkSession, path: str, first: int, last: int) -> DataFrame |
     A commit that also takes rows away adds none: `lakeward maintain` removes old events, and what is left of their
     files is written anew.
     """
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    none = jvm.scala.Option.empty()
-    found = jvm.scala.collection.mutable.ArrayBuffer()
+    log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, path)
+    none = java_class(spark, "scala.Option").empty()
+    found = java_class(spark, "scala.collection.mutable.ArrayBuffer")()
     try:
         commits = log.getChanges(first, none, True)
         while commits.hasNext():

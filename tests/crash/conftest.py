@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.command import run_lakeward
 from servers.running import Database
-
-LAKEWARD = str(Path(sys.executable).with_name("lakeward"))
 
 
 @dataclass
@@ -27,27 +22,9 @@ class Command:
     password: str = field(repr=False)
 
     def __call__(self, *arguments: str, kill_after_s: float | None = None, **environment: str) -> tuple[int, str, str]:
-        """(exit code, stdout, stderr); the code is -9 when it was killed, by itself or after `kill_after_s`.
-
-        It runs in a process group of its own, and Java and Python workers with it: a kill takes them all, as pulling
-        the plug would.
-        """
-        env = {**os.environ, "SOURCE_PASSWORD": self.password, "LAKEWARD_SPARK_MASTER": "local[2]", **environment}
-        process = subprocess.Popen(
-            [LAKEWARD, *arguments],
-            cwd=self.folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            out, err = process.communicate(timeout=kill_after_s or 1200)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
-        return process.returncode, out, err
+        """(exit code, stdout, stderr), as `servers.command.run_lakeward` gives them."""
+        done = run_lakeward(self.folder, self.password, *arguments, kill_after_s=kill_after_s, **environment)
+        return done.returncode, done.stdout, done.stderr
 
     def ok(self, *arguments: str) -> str:
         code, out, err = self(*arguments)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from servers.command import run_lakeward
 from servers.running import Database
 
 from bronze.begin import Begin
@@ -24,8 +23,6 @@ from lakeward.cli.status import document
 from lakeward.names import TableName
 from lakeward.state import BronzeState, load_bronze
 from silver.verify import Proof
-
-LAKEWARD = str(Path(sys.executable).with_name("lakeward"))
 
 
 @dataclass
@@ -108,12 +105,14 @@ class Pipeline:
         with ThreadPoolExecutor(4) as pool:
             return [name for name, twice in zip(names, pool.map(is_doubled, names), strict=True) if twice]
 
-    def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def command(
+        self, *arguments: str, kill_after_s: float | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """`lakeward …` as a process of its own in the lake's folder."""
-        env = {**os.environ, "SOURCE_PASSWORD": self.password, "LAKEWARD_SPARK_MASTER": "local[2]", **environment}
-        return subprocess.run(
-            [LAKEWARD, *arguments], cwd=self.folder, env=env, capture_output=True, text=True, timeout=400, check=False
+        done: subprocess.CompletedProcess[str] = run_lakeward(
+            self.folder, self.password, *arguments, kill_after_s=kill_after_s, **environment
         )
+        return done
 
     def write_config(self, source: Mapping[str, Any] | None = None, rest: str = "") -> None:
         values = {

@@ -1,7 +1,8 @@
 """A database that nobody designed for, with random traffic, equals its lake after every round.
 
 Its sessions are those of `databases.random_sessions`: rows, XA transactions, partial images, and tables that are
-altered, renamed, swapped and made anew. After the first round some table is read again while traffic goes on.
+altered, renamed, swapped and made anew. After the first round some table is read again while traffic goes on. Before
+each later run another one is killed, at one of its named moments or at any time at all.
 
 LAKEWARD_SEEDS is how many seeds to try on each server (3), LAKEWARD_FIRST_SEED where to begin. Each seed is a schema of
 its own, and up to TOGETHER of them share a lake and its runs, which cost more than what the seeds put into them. Where
@@ -12,6 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +26,7 @@ from databases.random_sessions import Traffic
 from servers.running import Database
 
 from bronze.resnapshot import mark
+from lakeward import crash
 from lakeward.embedded.server import EmbeddedServer
 
 FIRST = int(os.environ.get("LAKEWARD_FIRST_SEED", "1"))
@@ -29,6 +34,12 @@ SEEDS = range(FIRST, FIRST + int(os.environ.get("LAKEWARD_SEEDS", "3")))
 TOGETHER = 25
 GROUPS = [SEEDS[first : first + TOGETHER] for first in range(0, len(SEEDS), TOGETHER)]
 pytestmark = pytest.mark.timeout(1200 + 60 * TOGETHER)
+MOMENTS = (
+    *(f"bronze.{at}" for at in ("before_intent", "after_intent", "between_commits#2", "after_commits", "after_state")),
+    *(f"silver.{at}" for at in ("before_intent", "after_intent", "between_merges#3", "after_merges", "after_state")),
+    *(f"gold.{at}" for at in ("before_intent", "after_intent", "between_tables#2", "after_tables", "after_freshness")),
+)
+STARTS_S = 8.0  # a process, until it has a Spark
 Faults = dict[int, list[str]]
 
 
@@ -71,19 +82,32 @@ def _faults(seeds: Sequence[int], server: EmbeddedServer, lake: Callable[..., An
 
 def _round_trip(pipeline: Any, databases: Mapping[int, Database]) -> Faults:
     """The seeds' databases through the pipeline, with traffic before each of three runs; what differs then."""
+    r = random.Random(min(databases))
     with contextlib.ExitStack() as stack:
         sessions = {}
         for seed, database in databases.items():
             tables = random_tables(seed, database.flavour)
             sessions[seed] = stack.enter_context(Traffic(seed, database, tables, definitions=8))
             sessions[seed].create()
-        for part in range(3):
+
+        def burst(transactions: int) -> None:
             for traffic in sessions.values():
-                traffic.burst(4)
-            if part != 1:
-                pipeline.run()
-            else:
-                _read_one_again(pipeline, sessions)
+                traffic.burst(transactions)
+
+        burst(4)
+        began = time.monotonic()
+        pipeline.run()
+        longest_s = STARTS_S + time.monotonic() - began
+        burst(4)
+        _mark_one_of_each(pipeline, sessions)
+        _killed(pipeline, {crash.VARIABLE: r.choice(MOMENTS)})
+        with ThreadPoolExecutor(1) as pool:
+            load = pool.submit(burst, 1)
+            pipeline.run()
+            load.result()
+        burst(4)
+        _killed(pipeline, {}, after_s=r.uniform(0, longest_s))
+        pipeline.run()
         proofs, doubled = pipeline.verify().tables, pipeline.doubled()
         found: Faults = {}
         for seed, database in databases.items():
@@ -95,12 +119,16 @@ def _round_trip(pipeline: Any, databases: Mapping[int, Database]) -> Faults:
         return found
 
 
-def _read_one_again(pipeline: Any, sessions: Mapping[int, Traffic]) -> None:
-    """`lakeward resnapshot` of a table of each seed, with traffic while it is read."""
+def _mark_one_of_each(pipeline: Any, sessions: Mapping[int, Traffic]) -> None:
+    """`lakeward resnapshot` of a table of each seed: the next run reads it."""
     followed = [n for n, t in pipeline.bronze_state().tables.items() if t.status == "streaming"]
     chosen = [next((n for n in followed if n.startswith(f"{t.database.name}.")), None) for t in sessions.values()]
     mark(lambda: pipeline.spark, pipeline.app.lake, [name for name in chosen if name])
-    with ThreadPoolExecutor(1) as pool:
-        load = pool.submit(lambda: [traffic.burst(1) for traffic in sessions.values()])
-        pipeline.run()
-        load.result()
+
+
+def _killed(pipeline: Any, environment: Mapping[str, str], after_s: float | None = None) -> None:
+    """`lakeward run`, killed unless it ends before that."""
+    done = pipeline.command("run", kill_after_s=after_s, **environment)
+    print(f"{environment or f'after {after_s:.1f} s'}: {done.returncode}", flush=True)
+    if done.returncode not in (-signal.SIGKILL, 0):
+        raise RuntimeError(f"a run to be killed failed by itself: {done.stderr[-2000:]}")
