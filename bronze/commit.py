@@ -120,10 +120,11 @@ def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, bat
         raise
     state = transaction.getTransactionState(engine)
     appends, status = java(f"{_KERNEL}.Transaction"), java(f"{_KERNEL}.utils.DataFileStatus")
+    optional = java("java.util.Optional")
     written = appends.getWriteContext(engine, state, java("java.util.HashMap")())
     statuses = java("java.util.ArrayList")()
     for f in files:
-        statistics = java("java.util.Optional").of(_statistics(spark, f.stats))
+        statistics = optional.of(_statistics(spark, f.stats))
         statuses.add(status(f"{location}/{f.path}", f.size, f.modified_ms, statistics))
     iterator = java(f"{_KERNEL}.internal.util.Utils").toCloseableIterator(statuses.iterator())
     adds = appends.generateAppendActions(engine, state, iterator, written)
@@ -137,13 +138,14 @@ def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
     """`DataFile.stats` (of the form of the Delta protocol's 'Per-file Statistics') as the kernel's."""
     java = partial(java_class, spark)
     gateway: Any = spark.sparkContext._gateway
+    text = java("java.lang.String")
     column, literal = java(f"{_KERNEL}.expressions.Column"), java(f"{_KERNEL}.expressions.Literal")
 
     def bounds(struct: Mapping[str, Any]) -> Any:
         found = java("java.util.HashMap")()
         for outer, inner in struct.items():
             for name, (kind, value) in inner.items():
-                names = gateway.new_array(java("java.lang.String"), 2)
+                names = gateway.new_array(text, 2)
                 names[0], names[1] = outer, name
                 found.put(column(names), literal.ofInt(value) if kind == "int" else literal.ofLong(value))
         return found

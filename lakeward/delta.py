@@ -24,9 +24,13 @@ _AWKWARD: Final = frozenset(" ,;{}()\n\t=")
 
 def snapshot(spark: SparkSession, location: str) -> Any:
     """Delta's own view of the table as it is now (a JVM object)."""
-    log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, location)
     none = java_class(spark, "scala.Option").empty()
-    return log.update(False, none, none)
+    return log_of(spark, location).update(False, none, none)
+
+
+def log_of(spark: SparkSession, location: str) -> Any:
+    """The table's DeltaLog (a JVM object)."""
+    return java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, location)
 
 
 def version(spark: SparkSession, location: str) -> int:

@@ -146,7 +146,7 @@ def _added(spark: SparkSession, path: str, first: int, last: int) -> DataFrame |
     A commit that also takes rows away adds none: `lakeward maintain` removes old events, and what is left of their
     files is written anew.
     """
-    log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, path)
+    log = delta.log_of(spark, path)
     none = java_class(spark, "scala.Option").empty()
     found = java_class(spark, "scala.collection.mutable.ArrayBuffer")()
     try:
@@ -172,7 +172,7 @@ def _added(spark: SparkSession, path: str, first: int, last: int) -> DataFrame |
         ) from error
     if found.isEmpty():
         return None
-    made = log.createDataFrame(log.update(False, none, none), found.toSeq(), False, none)
+    made = log.createDataFrame(delta.snapshot(spark, path), found.toSeq(), False, none)
     return DataFrame(made, spark)
 
 

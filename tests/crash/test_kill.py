@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 from servers.folded import assert_each_once_and_in_order, folded, row_of
+from servers.killed import GOLD, SILVER, STREAM
 from servers.sparkless import Sparkless
 
 pytestmark = pytest.mark.timeout(2400)  # some twenty processes, each with a Spark of its own
 
-STREAM = [f"bronze.{m}" for m in ("before_intent", "after_intent", "between_commits", "after_commits", "after_state")]
-SILVER = [f"silver.{m}" for m in ("before_intent", "after_intent", "between_merges", "after_merges", "after_state")]
-GOLD = ["gold.before_intent", "gold.after_intent", "gold.between_tables", "gold.after_tables", "gold.after_freshness"]
 TABLES = ("accounts", "moves", "log")
 
 

@@ -106,11 +106,11 @@ class Pipeline:
             return [name for name, twice in zip(names, pool.map(is_doubled, names), strict=True) if twice]
 
     def command(
-        self, *arguments: str, kill_after_s: float | None = None, **environment: str
+        self, *arguments: str, kill_after_s: float | None = None, limit_s: float = 400, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """`lakeward …` as a process of its own in the lake's folder."""
         done: subprocess.CompletedProcess[str] = run_lakeward(
-            self.folder, self.password, *arguments, kill_after_s=kill_after_s, **environment
+            self.folder, self.password, *arguments, kill_after_s=kill_after_s, limit_s=limit_s, **environment
         )
         return done
 

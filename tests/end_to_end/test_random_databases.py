@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from databases.random_database import random_tables
 from databases.random_sessions import Traffic
+from servers.killed import GOLD, SILVER, STREAM
 from servers.running import Database
 
 from bronze.resnapshot import mark
@@ -34,11 +35,6 @@ SEEDS = range(FIRST, FIRST + int(os.environ.get("LAKEWARD_SEEDS", "3")))
 TOGETHER = 25
 GROUPS = [SEEDS[first : first + TOGETHER] for first in range(0, len(SEEDS), TOGETHER)]
 pytestmark = pytest.mark.timeout(1200 + 60 * TOGETHER)
-MOMENTS = (
-    *(f"bronze.{at}" for at in ("before_intent", "after_intent", "between_commits#2", "after_commits", "after_state")),
-    *(f"silver.{at}" for at in ("before_intent", "after_intent", "between_merges#3", "after_merges", "after_state")),
-    *(f"gold.{at}" for at in ("before_intent", "after_intent", "between_tables#2", "after_tables", "after_freshness")),
-)
 STARTS_S = 8.0  # a process, until it has a Spark
 Faults = dict[int, list[str]]
 
@@ -100,13 +96,13 @@ def _round_trip(pipeline: Any, databases: Mapping[int, Database]) -> Faults:
         longest_s = STARTS_S + time.monotonic() - began
         burst(4)
         _mark_one_of_each(pipeline, sessions)
-        _killed(pipeline, {crash.VARIABLE: r.choice(MOMENTS)})
+        _killed(pipeline, **{crash.VARIABLE: r.choice([*STREAM, *SILVER, *GOLD])})
         with ThreadPoolExecutor(1) as pool:
             load = pool.submit(burst, 1)
             pipeline.run()
             load.result()
         burst(4)
-        _killed(pipeline, {}, after_s=r.uniform(0, longest_s))
+        _killed(pipeline, kill_after_s=r.uniform(0, longest_s))
         pipeline.run()
         proofs, doubled = pipeline.verify().tables, pipeline.doubled()
         found: Faults = {}
@@ -126,9 +122,9 @@ def _mark_one_of_each(pipeline: Any, sessions: Mapping[int, Traffic]) -> None:
     mark(lambda: pipeline.spark, pipeline.app.lake, [name for name in chosen if name])
 
 
-def _killed(pipeline: Any, environment: Mapping[str, str], after_s: float | None = None) -> None:
-    """`lakeward run`, killed unless it ends before that."""
-    done = pipeline.command("run", kill_after_s=after_s, **environment)
-    print(f"{environment or f'after {after_s:.1f} s'}: {done.returncode}", flush=True)
+def _killed(pipeline: Any, **how: Any) -> None:
+    """`lakeward run`, killed as `Pipeline.command` is told to, unless it ends before that."""
+    done = pipeline.command("run", limit_s=1200, **how)
+    print(f"{how}: {done.returncode}", flush=True)
     if done.returncode not in (-signal.SIGKILL, 0):
         raise RuntimeError(f"a run to be killed failed by itself: {done.stderr[-2000:]}")

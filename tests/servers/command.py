@@ -12,12 +12,17 @@ LAKEWARD = str(Path(sys.executable).with_name("lakeward"))
 
 
 def run_lakeward(
-    folder: Path, password: str, *arguments: str, kill_after_s: float | None = None, **environment: str
+    folder: Path,
+    password: str,
+    *arguments: str,
+    kill_after_s: float | None = None,
+    limit_s: float = 1200,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """`lakeward …` in the lake's folder. Its returncode is -9 when it was killed, by itself or after `kill_after_s`.
 
     It runs in a process group of its own, and Java and Python workers with it: a kill takes them all, as pulling the
-    plug would.
+    plug would. Raises TimeoutExpired where it was not to be killed and takes longer than `limit_s`.
     """
     env = {**os.environ, "SOURCE_PASSWORD": password, "LAKEWARD_SPARK_MASTER": "local[2]", **environment}
     process = subprocess.Popen(
@@ -30,8 +35,10 @@ def run_lakeward(
         start_new_session=True,
     )
     try:
-        out, err = process.communicate(timeout=kill_after_s or 1200)
+        out, err = process.communicate(timeout=limit_s if kill_after_s is None else kill_after_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
+        if kill_after_s is None:
+            raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -1,4 +1,4 @@
-"""A stage that dies at one of its named moments, in this process."""
+"""The named moments of the stages of a run, and a stage that dies at one of them, in this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from unittest import mock
 import pytest
 
 from lakeward import crash
+
+STREAM = [f"bronze.{m}" for m in ("before_intent", "after_intent", "between_commits", "after_commits", "after_state")]
+SILVER = [f"silver.{m}" for m in ("before_intent", "after_intent", "between_merges", "after_merges", "after_state")]
+GOLD = ["gold.before_intent", "gold.after_intent", "gold.between_tables", "gold.after_tables", "gold.after_freshness"]
 
 
 class Killed(BaseException):

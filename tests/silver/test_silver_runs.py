@@ -111,7 +111,10 @@ def test_tables_that_are_worked_on_at_once_share_no_properties_of_spark(ledger, 
         return Judged(frame, 0, [])
 
     context.setLocalProperty("caller", "this one")
-    ledger.rerun(gate=gate)
+    try:
+        ledger.rerun(gate=gate)
+    finally:
+        context.setLocalProperty("caller", None)
     assert seen == {name: (name, "this one") for name in ("shop.a", "shop.b")}
 
 
