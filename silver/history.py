@@ -28,6 +28,7 @@ from silver.plan import TablePlan
 from silver.rows import SHORT
 
 SEED = "lakeward-silver-seed"
+BEFORE = "lakeward-silver-before"  # a generation: what bronze holds of the one that it ends
 HISTORY = "__history"  # suffix of a table of versions
 _STATE = ("id", "image", "gone", "ts_ms", "tx_id", "tx_order", "unit", "at", "open", "position")
 _NEVER = "CAST(NULL AS TIMESTAMP)"
@@ -48,12 +49,20 @@ def seed(session: SparkSession, location: str, current: DataFrame, schema: Table
 
 
 def merge_history(
-    session: SparkSession, location: str, events: DataFrame, plan: TablePlan, *, run: int, truncate: bool, gone_ms: int
+    session: SparkSession,
+    location: str,
+    events: DataFrame,
+    plan: TablePlan,
+    *,
+    run: int,
+    truncate: bool,
+    gone_ms: int = 0,
+    app: str = APP_ID,
 ) -> None:
     """Close and open versions as `events` say, in one commit. `gone_ms` is when rows end that a new generation
     no longer has."""
     states = _states(session, location, events, plan, truncate=truncate, gone_ms=gone_ms)
-    _merge_versions(session, location, states, plan.schema, app=APP_ID, run=run)
+    _merge_versions(session, location, states, plan.schema, app=app, run=run)
 
 
 def merge_recomputed(
@@ -119,15 +128,16 @@ def _states(
     states = stream
     existing = _open_versions(session, location, schema)
     if plan.since is None:
-        first = _first_states(stream, events, plan)
-        # Whatever is open ends where the generation begins, unless that has it too (one unit: the last counts).
-        ended = existing.selectExpr(
-            *("id", "image", "true AS gone", f"{gone_ms}L AS ts_ms", "tx_id", "tx_order"),
-            f"'{_unit(plan.generation)}' AS unit",
-            f"{_origin(plan, half=-2)} AS at",
-            "false AS open",
-        )
-        states = stream.unionByName(first).unionByName(ended)
+        states = stream.unionByName(_first_states(stream, events, plan))
+        if not truncate:  # else that ends what is open, and the snapshot may not have read it before
+            # Whatever is open ends where the generation begins, unless that has it too (one unit: the last counts).
+            ended = existing.selectExpr(
+                *("id", "image", "true AS gone", f"{gone_ms}L AS ts_ms", "tx_id", "tx_order"),
+                f"'{_unit(plan.generation)}' AS unit",
+                f"{_origin(plan, half=-2)} AS at",
+                "false AS open",
+            )
+            states = states.unionByName(ended)
     if truncate:
         states = states.unionByName(_truncated(events, states.select("id").unionAll(existing.select("id"))))
     affected = existing if plan.since is None or truncate else existing.join(states.select("id"), "id", "left_semi")

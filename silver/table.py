@@ -18,7 +18,7 @@ from silver import delta, outbox
 from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
-from silver.history import HISTORY, merge_history, seed
+from silver.history import BEFORE, HISTORY, merge_history, seed
 from silver.merge import merge
 from silver.plan import RunPlan, TablePlan
 from silver.replay import passed_so_far
@@ -189,6 +189,8 @@ def _write_history(
     if unused and known is not None and plan.since is not None:
         current = session.read.format("delta").load(lake.table("silver", plan.schema.name))
         seed(session, location, current, plan.schema, soft=config.deletes == "soft")
+    if not unused and known is not None and plan.since is None and known.cut < plan.start:
+        _follow_up(session, lake, location, config, run, plan, known)
     merge_history(
         session,
         location,
@@ -199,6 +201,27 @@ def _write_history(
         gone_ms=run.cut.ts_ms,
     )
     return version(session, location)
+
+
+def _follow_up(
+    session: SparkSession,
+    lake: Lake,
+    location: str,
+    config: TableConfig,
+    run: RunPlan,
+    plan: TablePlan,
+    known: SilverTable,
+) -> None:
+    """Bring a history to where a generation begins, by what bronze holds from before that. Bronze was ahead of silver
+    when the table was read anew, and no snapshot tells what its rows had been in between.
+
+    An image that lacks columns is left out: what would fill it may be why the table was read anew.
+    """
+    before = replace(plan, since=known.cut, partial=False, renamed=())
+    events = passed_so_far(session, lake, before, plan.start)
+    events = events.where("source.absent IS NULL AND source.before_absent IS NULL")
+    truncate = config.truncate == "apply" and not events.where("op = 't'").isEmpty()
+    merge_history(session, location, events, before, run=run.run, truncate=truncate, app=BEFORE)
 
 
 def _write_outbox(

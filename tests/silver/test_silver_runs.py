@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -116,6 +117,45 @@ def test_tables_that_are_worked_on_at_once_share_no_properties_of_spark(ledger, 
     finally:
         context.setLocalProperty("caller", None)
     assert seen == {name: (name, "this one") for name in ("shop.a", "shop.b")}
+
+
+def test_a_history_tells_what_happened_between_silvers_cut_and_a_table_read_anew(ledger, make_schema):
+    ledger.tables = {"shop.users": TableConfig(history="scd2")}
+    users = ledger.follow(
+        make_schema("users", {"id": "int", "v": "int"}, ("id",)), [{"id": i, "v": i} for i in (1, 2, 3)]
+    )
+    ledger.silver()
+    ledger.update(users, {"id": 1, "v": 1}, {"id": 1, "v": 10})
+    ledger.update(users, {"id": 1, "v": 10}, {"id": 1, "v": 11})
+    ledger.delete(users, {"id": 2, "v": 2})
+    ledger.insert(users, {"id": 4, "v": 4})
+    ledger.delete(users, {"id": 4, "v": 4})
+    ledger.insert(users, {"id": 5, "v": 5})
+    ledger.follow(users, [{"id": 1, "v": 11}, {"id": 3, "v": 3}, {"id": 5, "v": 5}])  # before silver has run
+    ledger.update(users, {"id": 5, "v": 5}, {"id": 5, "v": 6})
+    ledger.flush()
+    with killed_at("silver.between_merges"):
+        ledger.rerun()
+    ledger.rerun()
+    ended = [(1, 1), (1, 10), (2, 2), (4, 4), (5, 5)]
+    found = ledger.read(users, "__history").select("id", "v", "__is_current").collect()
+    assert Counter(map(tuple, found)) == Counter(
+        [*((*version, False) for version in ended), (1, 11, True), (3, 3, True), (5, 6, True)]
+    )
+    assert ledger.content(users) == Counter([(1, 11), (3, 3), (5, 6)])
+
+
+def test_a_history_ends_at_the_truncate_what_a_table_read_anew_had_up_to_it(ledger, make_schema):
+    ledger.tables = {"shop.users": TableConfig(history="scd2")}
+    users = ledger.follow(make_schema("users", {"id": "int", "v": "int"}, ("id",)), [{"id": i, "v": i} for i in (1, 2)])
+    ledger.silver()
+    ledger.follow(users, [{"id": 1, "v": 1}])  # its second chunk is read after the TRUNCATE
+    ledger.truncate(users)
+    truncated = datetime.fromtimestamp(ledger.ts_ms / 1000, UTC).replace(tzinfo=None)
+    ledger.insert(users, {"id": 3, "v": 3})
+    ledger.silver()
+    found = ledger.read(users, "__history").select("id", "v", "__valid_to").collect()
+    assert sorted(map(tuple, found)) == [(1, 1, truncated), (2, 2, truncated), (3, 3, None)]
 
 
 def test_a_dropped_table_keeps_its_rows_up_to_its_last_event_and_one_being_read_anew_waits(ledger, make_schema):
