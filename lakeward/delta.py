@@ -52,7 +52,8 @@ def create(spark: SparkSession, location: str, columns: StructType, properties: 
 
 
 def replace(spark: SparkSession, location: str, columns: StructType, properties: Mapping[str, str]) -> None:
-    """Put an empty table in the place of the one there, in one commit."""
+    """Put an empty table in the place of the one there, in one commit that follows what `admit` has to do first."""
+    admit(spark, location, ((field.name, field.dataType.simpleString()) for field in columns))
     _build(DeltaTable.replace(spark), location, columns, properties)
 
 

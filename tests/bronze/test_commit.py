@@ -1,7 +1,8 @@
-"""A bronze table whose maker was killed is made by the next run."""
+"""A bronze table is made where its maker was killed, and replaced where a column has another type."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from bronze import schema_changes
 from bronze.commit import ensure_table, image_fields
 from lakeward import delta
 from lakeward.names import TableName
-from lakeward.schema import Column, TableSchema
+from lakeward.schema import Column, TableSchema, column_from_catalog
 
 SCHEMA = TableSchema(TableName("shop", "t"), (Column("id", "int", nullable=False),), ("id",), "primary")
 
@@ -27,6 +28,15 @@ def test_a_table_whose_log_has_no_commit_is_made(spark: Any, tmp_path: Path) -> 
     assert delta.exists(spark, location)
     assert image_fields(spark, location) == {"id": "int"}
     assert ensure_table(spark, location, SCHEMA) == "widened"
+
+
+def test_a_table_is_replaced_by_one_whose_new_columns_need_more_of_delta(spark: Any, tmp_path: Path) -> None:
+    location = str(tmp_path / "t")
+    ensure_table(spark, location, SCHEMA)
+    kinds = {"id": "varchar(9)", "at": "datetime(6)", "a column": "int"}
+    columns = tuple(column_from_catalog(name, kind, nullable=False) for name, kind in kinds.items())
+    assert ensure_table(spark, location, replace(SCHEMA, columns=columns)) == "replaced"
+    assert image_fields(spark, location) == {"id": "string", "at": "timestamp_ntz", "a column": "int"}
 
 
 def test_the_table_of_schema_changes_is_made_the_same_way(spark: Any, tmp_path: Path) -> None:

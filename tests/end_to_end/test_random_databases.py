@@ -125,6 +125,8 @@ def _mark_one_of_each(pipeline: Any, sessions: Mapping[int, Traffic]) -> None:
 def _killed(pipeline: Any, **how: Any) -> None:
     """`lakeward run`, killed as `Pipeline.command` is told to, unless it ends before that."""
     done = pipeline.command("run", limit_s=1200, **how)
-    print(f"{how}: {done.returncode}", flush=True)
-    if done.returncode not in (-signal.SIGKILL, 0):
+    failed = done.returncode not in (-signal.SIGKILL, 0)
+    # Said at once, since the seeds are tried again, in halves, before the test ends.
+    print(f"{how}: {done.returncode} {done.stderr[-4000:] if failed else ''}", flush=True)
+    if failed:
         raise RuntimeError(f"a run to be killed failed by itself: {done.stderr[-2000:]}")
