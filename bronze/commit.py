@@ -23,12 +23,13 @@ from pyspark.sql.types import StructType
 from bronze.envelope import envelope_ddl
 from lakeward import delta
 from lakeward.jvm import java_class
+from lakeward.kernel import engine as engine_of
+from lakeward.kernel import kernel_class, nested_column
 from lakeward.lake import disk_full
 from lakeward.names import spark_identifier
 from lakeward.schema import Column, TableSchema
 
 APP_ID = "lakeward-bronze"
-_KERNEL = "io.delta.kernel"
 PROPERTIES = {
     "delta.appendOnly": "true",
     # Only `op`, `ts_ms` and `source.*` are worth statistics; the images are read whole or not at all.
@@ -107,11 +108,9 @@ def reshape_images(spark: SparkSession, location: str, schema: TableSchema, rena
 
 def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, batch: int) -> bool:
     """Add `files` to the table as batch number `batch`. False where that batch had been committed before."""
-    java = partial(java_class, spark)
-    context: Any = spark._jsc
-    engine = java(f"{_KERNEL}.defaults.engine.DefaultEngine").create(context.hadoopConfiguration())
-    table = java(f"{_KERNEL}.Table").forPath(engine, location)
-    begun = table.createTransactionBuilder(engine, "Lakeward", java(f"{_KERNEL}.Operation").WRITE)
+    java, kernel, engine = partial(java_class, spark), partial(kernel_class, spark), engine_of(spark)
+    table = kernel("Table").forPath(engine, location)
+    begun = table.createTransactionBuilder(engine, "Lakeward", kernel("Operation").WRITE)
     try:
         transaction = begun.withTransactionId(engine, APP_ID, batch).build(engine)
     except Py4JJavaError as error:
@@ -119,16 +118,16 @@ def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, bat
             return False
         raise
     state = transaction.getTransactionState(engine)
-    appends, status = java(f"{_KERNEL}.Transaction"), java(f"{_KERNEL}.utils.DataFileStatus")
+    appends, status = kernel("Transaction"), kernel("utils.DataFileStatus")
     optional = java("java.util.Optional")
     written = appends.getWriteContext(engine, state, java("java.util.HashMap")())
     statuses = java("java.util.ArrayList")()
     for f in files:
         statistics = optional.of(_statistics(spark, f.stats))
         statuses.add(status(f"{location}/{f.path}", f.size, f.modified_ms, statistics))
-    iterator = java(f"{_KERNEL}.internal.util.Utils").toCloseableIterator(statuses.iterator())
+    iterator = kernel("internal.util.Utils").toCloseableIterator(statuses.iterator())
     adds = appends.generateAppendActions(engine, state, iterator, written)
-    done = transaction.commit(engine, java(f"{_KERNEL}.utils.CloseableIterable").inMemoryIterable(adds))
+    done = transaction.commit(engine, kernel("utils.CloseableIterable").inMemoryIterable(adds))
     for hook in done.getPostCommitHooks():  # checkpoints and checksums, when they are due
         hook.threadSafeInvoke(engine)
     return True
@@ -137,22 +136,19 @@ def commit(spark: SparkSession, location: str, files: Sequence[DataFile], *, bat
 def _statistics(spark: SparkSession, stats: Mapping[str, Any]) -> Any:
     """`DataFile.stats` (of the form of the Delta protocol's 'Per-file Statistics') as the kernel's."""
     java = partial(java_class, spark)
-    gateway: Any = spark.sparkContext._gateway
-    text = java("java.lang.String")
-    column, literal = java(f"{_KERNEL}.expressions.Column"), java(f"{_KERNEL}.expressions.Literal")
+    literal = kernel_class(spark, "expressions.Literal")
 
     def bounds(struct: Mapping[str, Any]) -> Any:
         found = java("java.util.HashMap")()
         for outer, inner in struct.items():
             for name, (kind, value) in inner.items():
-                names = gateway.new_array(text, 2)
-                names[0], names[1] = outer, name
-                found.put(column(names), literal.ofInt(value) if kind == "int" else literal.ofLong(value))
+                number = literal.ofInt(value) if kind == "int" else literal.ofLong(value)
+                found.put(nested_column(spark, outer, name), number)
         return found
 
     low, high, nulls = bounds(stats["min"]), bounds(stats["max"]), java("java.util.HashMap")()
     empty = java("java.util.Optional").empty()
-    return java(f"{_KERNEL}.statistics.DataFileStatistics")(stats["rows"], low, high, nulls, empty)
+    return kernel_class(spark, "statistics.DataFileStatistics")(stats["rows"], low, high, nulls, empty)
 
 
 def image_fields(spark: SparkSession, location: str, image: str = "after") -> dict[str, str]:

@@ -58,18 +58,21 @@ def read(spark: SparkSession, lake: Lake, plan: TablePlan, cut: Position) -> Dat
     """The plan's events with the cascades among them, in bronze's envelope.
 
     Plain comparisons, so that Delta skips the files of other ranges."""
-    bronze = lake.table("bronze", plan.schema.name)
-    frame = spark.read.format("delta").option("versionAsOf", plan.bronze_version).load(bronze)
-    since = plan.since or plan.start
-    wanted = f"source.snapshot = false AND {not_before(since)} AND NOT {not_before(cut)}"
-    if plan.since is None:
-        wanted = f"({wanted}) OR (source.snapshot = true AND source.generation = {plan.generation})"
-    frame = frame.where(wanted)
+    bronze, planned = lake.table("bronze", plan.schema.name), wanted(plan, cut)
+    frame = spark.read.format("delta").option("versionAsOf", plan.bronze_version).load(bronze).where(planned)
     if plan.cascades < 0:
         return frame
     cascades = spark.read.format("delta").option("versionAsOf", plan.cascades)
-    stored = cascades.load(lake.table("silver", plan.schema.name, CASCADES)).where(wanted)
+    stored = cascades.load(lake.table("silver", plan.schema.name, CASCADES)).where(planned)
     return frame.unionByName(stored, allowMissingColumns=True)
+
+
+def wanted(plan: TablePlan, cut: Position) -> str:
+    """Which of a table's events are the plan's."""
+    found = f"source.snapshot = false AND {not_before(plan.since or plan.start)} AND NOT {not_before(cut)}"
+    if plan.since is None:
+        found = f"({found}) OR (source.snapshot = true AND source.generation = {plan.generation})"
+    return found
 
 
 def not_before(position: Position) -> str:

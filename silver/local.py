@@ -1,7 +1,8 @@
 """Small batches, held by the driver: read once, then a local relation for the gate and for the MERGE.
 
 Of a table with ten changed rows nearly all time is Spark's jobs, and each use of a batch would read it again from
-bronze. The driver holds a bounded amount, whatever the number of tables: what goes beyond stays where it lies.
+bronze. The driver holds a bounded amount, whatever the number of tables: what goes beyond stays where it lies. It reads
+the data files by Arrow, as bronze has written them, so that Spark need not look into the table.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from __future__ import annotations
 import threading
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from lakeward.kernel import Listing, listing
+from lakeward.lake import Lake
+from lakeward.position import Position
+from silver.events import wanted
+from silver.plan import TablePlan
+
 ROWS_MAX = 20_000  # of one table
+FILES_MAX = 200
 BYTES_MAX = 4 << 20  # of one table's data files, compressed
 RUN_BYTES_MAX = 32 << 20  # of all tables of a run
 
@@ -24,23 +35,45 @@ class Held:
         self._left = RUN_BYTES_MAX
         self._lock = threading.Lock()
 
-    def take(self, frame: DataFrame, rows: int) -> DataFrame | None:
-        """`frame`, of about `rows` rows, as a local relation; None where it is not small."""
-        if rows > ROWS_MAX:
+    def take(self, session: SparkSession, lake: Lake, plan: TablePlan, cut: Position) -> DataFrame | None:
+        """What `silver.fill.whole_events` gives, as a local relation; None where it is not small, or not in bronze's
+        data files alone as it is wanted."""
+        if plan.events > ROWS_MAX or plan.partial or plan.cascades >= 0:
             return None
-        size = _bytes(frame)
+        bronze = lake.table("bronze", plan.schema.name)
+        found = listing(session, bronze, plan.bronze_version, plan.since, most=FILES_MAX)
+        if found is None or not found.plain:
+            return None
         with self._lock:
-            if not 0 <= size <= min(BYTES_MAX, self._left):
+            if found.size > min(BYTES_MAX, self._left):
                 return None
-            self._left -= size
-        return local(frame.sparkSession, frame.toArrow(), frame.schema)
+            self._left -= found.size
+        rows = _read(lake, plan, found)
+        return None if rows is None else local(session, rows, found.columns).where(wanted(plan, cut))
+
+
+def _read(lake: Lake, plan: TablePlan, found: Listing) -> pa.Table | None:
+    """The rows of the files; None where they are too many, or a file has not all of the table's columns as they are
+    now."""
+    filesystem, root = lake.filesystem()
+    folder = lake.table("bronze", plan.schema.name).removeprefix(lake.root)
+    parts, left = [], ROWS_MAX
+    for name in found.files:
+        with filesystem.open_input_file(f"{root}{folder}/{name}") as stream, pq.ParquetFile(stream) as file:
+            left -= file.metadata.num_rows
+            if left < 0 or not _as_now(file.schema_arrow, found.columns):
+                return None
+            parts.append(file.read().replace_schema_metadata(None))
+    return pa.concat_tables(parts) if parts else None
+
+
+def _as_now(schema: pa.Schema, columns: StructType) -> bool:
+    try:
+        return from_arrow_schema(schema, prefer_timestamp_ntz=True).simpleString() == columns.simpleString()
+    except PySparkException:
+        return False  # of a kind that Spark has no word for
 
 
 def local(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """`rows`, which the driver holds, as a relation that reads nothing. Arrow alters no value on its way."""
     return session.createDataFrame(rows, schema=schema)
-
-
-def _bytes(frame: DataFrame) -> int:
-    """Of the data files that are read, after those of other positions are skipped."""
-    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeward import crash
 from lakeward.config import Config
-from lakeward.delta import version
+from lakeward.kernel import latest_version
 from lakeward.lake import Lake
 from lakeward.position import Checkpoint
 from lakeward.spark import INTERPRETED_ROWS_MAX, evaluate_for
@@ -97,7 +97,7 @@ def run(
     bronze = load_bronze(lake)
 
     def bronze_version(schema: Any) -> int:
-        return version(spark, lake.table("bronze", schema.name))
+        return latest_version(spark, lake.table("bronze", schema.name))
 
     next_plan = plan_run(bronze, state, bronze_version)
     if next_plan is not None:
@@ -147,10 +147,8 @@ def _gated(spark: SparkSession, lake: Lake, config: Config, plan: RunPlan, gate:
 
     def one(table: TablePlan) -> tuple[str, tuple[DataFrame, Gated, bool]]:
         session = small if table.events <= INTERPRETED_ROWS_MAX else large
-        events = whole_events(session, lake, table, plan.cut.at)
-        # What fills partial images is not bronze's files alone, and Spark does not know its size.
-        here = None if table.partial else held.take(events, table.events)
-        events = events if here is None else here
+        here = held.take(session, lake, table, plan.cut.at)
+        events = whole_events(session, lake, table, plan.cut.at) if here is None else here
         return table.name, (events, gate(events, table, plan.run), here is not None)
 
     judged = dict(_at_once(spark, "gate", GATES_AT_ONCE, one, plan.tables))

@@ -1,8 +1,9 @@
-"""What a small batch costs: counted in Spark jobs, and in what its MERGE leaves unread. Never in seconds."""
+"""What a small batch costs, counted in Spark jobs and commands to the JVM, and what is left unread. Never seconds."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -11,16 +12,27 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
+from py4j.java_gateway import GatewayClient
+from pyspark.sql import DataFrame
 
+from lakeward.delta import rename_column
+from lakeward.kernel import latest_version, listing
+from lakeward.position import Position
+from lakeward.state import load_silver
 from silver import local
+from silver.fill import whole_events
 from silver.local import Held
+from silver.plan import TablePlan, plan_run
 from silver.prune import RANGES_MAX, ranges, touched
 
-JOBS_MAX = 12  # of a table with a handful of changes, its gate left out; it was 25
+JOBS_MAX = 8  # of a table with a handful of changes, its gate left out; it was 25
+COMMANDS_MAX = 750  # of such a table to the JVM, its gate left out too; PySpark sends them one by one
 LARGE = {"silver.merge.REWRITTEN_BYTES_MAX": -1, "silver.prune.LISTED_BYTES_MIN": 0}
 
 
-def test_a_table_with_a_few_changes_starts_few_jobs(ledger: Any, make_schema: Any) -> None:
+def test_a_table_with_a_few_changes_starts_few_jobs(
+    ledger: Any, make_schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     columns = {"id": "int", "name": "varchar(9)"}
     tables = [
         ledger.follow(make_schema(name, columns, ("id",)), [{"id": n, "name": "a"} for n in range(20)])
@@ -32,9 +44,19 @@ def test_a_table_with_a_few_changes_starts_few_jobs(ledger: Any, make_schema: An
         ledger.delete(table, {"id": 4, "name": "a"})
         ledger.insert(table, {"id": 99, "name": "c"})
     ledger.flush()
-    before = _jobs(ledger)
-    report = ledger.rerun()
+    before, commands = _jobs(ledger), 0
+    send = GatewayClient.send_command
+
+    def counted(client: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal commands
+        commands += 1
+        return send(client, *arguments, **named)
+
+    with monkeypatch.context() as counting:
+        counting.setattr(GatewayClient, "send_command", counted)
+        report = ledger.rerun()
     assert (_jobs(ledger) - before) / len(tables) <= JOBS_MAX
+    assert 50 < commands / len(tables) <= COMMANDS_MAX
     assert [(t.inserted, t.updated, t.deleted) for t in report.tables.values()] == [(1, 1, 1)] * 2
 
 
@@ -63,7 +85,7 @@ def test_a_small_batch_reads_only_the_files_of_its_keys(
     ledger.insert(pairs, {"a": 2_000_000, "b": Decimal(1), "v": "new"})
     ledger.silver()
     table, later = ledger.read(pairs).alias("t"), pa.table({"c0": [2_000_000], "c1": [1]})
-    assert local._bytes(table.where(" AND ".join(touched(pairs, later, 0)))) < local._bytes(table) / 2
+    assert _bytes(table.where(" AND ".join(touched(pairs, later, 0)))) < _bytes(table) / 2
 
 
 def test_the_ranges_of_keys_hold_each_key_and_the_widest_gaps_are_left_out() -> None:
@@ -86,15 +108,59 @@ def test_only_whole_numbers_of_a_key_are_said_in_the_log(make_schema: Any) -> No
     assert touched(make_schema("t", columns, ()), rows, 0) == []
 
 
-def test_the_driver_holds_no_more_than_its_share(ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = ledger.spark.range(100).selectExpr("id", "repeat('x', 10) AS text")
-    held = Held()
-    monkeypatch.setattr("silver.local._bytes", lambda _frame: 3 << 20)
-    taken = held.take(frame, 100)
+def test_the_driver_holds_what_spark_would_read_and_opens_no_earlier_file(ledger: Any, make_schema: Any) -> None:
+    columns = {"id": "int", "name": "varchar(9)", "at": "datetime(3)"}
+    users = ledger.follow(make_schema("users", columns, ("id",)), [{"id": n, "name": "a"} for n in range(5)])
+    assert _held(ledger) == _read(ledger)  # a snapshot's rows
+    ledger.silver()
+    ledger.update(users, {"id": 1, "name": "a"}, {"id": 1, "name": None})
+    ledger.delete(users, {"id": 2, "name": "a"})
+    assert len(_held(ledger) or ()) == 2
+    assert _held(ledger) == _read(ledger)
+    plan = _plan(ledger)
+    where = ledger.lake.table("bronze", users.name)
+    (changed,) = _files(ledger, plan, plan.since)
+    assert changed in _files(ledger, plan, None)
+    assert len(_files(ledger, plan, None)) == 2
+    assert listing(ledger.spark, where, plan.bronze_version, None, most=1) is None
+    # A file from before a column came, and then names that are not the files' own, are left to Spark.
+    ledger.alter(make_schema("users", {**columns, "mail": "text"}, ("id",)))
+    ledger.insert(users, {"id": 9})
+    assert _held(ledger) is None
+    assert len(_read(ledger)) == 3
+    ledger.silver()
+    ledger.insert(users, {"id": 10})
+    assert _held(ledger) == _read(ledger)
+    rename_column(ledger.spark, where, ("after", "mail"), "post")
+    assert _held(ledger) is None
+
+
+def test_the_driver_holds_nothing_of_an_earlier_generation(ledger: Any, make_schema: Any) -> None:
+    users = ledger.follow(make_schema("users", {"id": "int"}, ("id",)), [{"id": n} for n in range(5)])
+    ledger.silver()
+    ledger.follow(users, [{"id": 1}])
+    assert len(_files(ledger, _plan(ledger), None)) == 2
+    assert len(_held(ledger) or ()) == 1
+    assert _held(ledger) == _read(ledger)
+
+
+def test_the_driver_holds_no_more_than_its_share(
+    ledger: Any, make_schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.follow(make_schema("users", {"id": "int"}, ("id",)), [{"id": n} for n in range(100)])
+    plan, spark = _plan(ledger), ledger.spark
+    real = listing(spark, ledger.lake.table("bronze", plan.schema.name), plan.bronze_version, None, most=9)
+    assert real is not None
+    large = replace(real, size=3 << 20)
+    monkeypatch.setattr("silver.local.listing", lambda *_, **__: large)
+    held, cut = Held(), ledger.state.checkpoint.at
+    taken = held.take(spark, ledger.lake, plan, cut)
     assert taken is not None
     assert taken.count() == 100
-    assert held.take(frame, 10**6) is None
-    assert sum(held.take(frame, 1) is not None for _ in range(20)) == 9  # 30 of 32 MiB
+    assert held.take(spark, ledger.lake, replace(plan, events=10**6), cut) is None
+    assert sum(held.take(spark, ledger.lake, plan, cut) is not None for _ in range(20)) == 9  # 30 of 32 MiB
+    monkeypatch.setattr("silver.local.ROWS_MAX", 99)
+    assert Held().take(spark, ledger.lake, replace(plan, events=1), cut) is None  # whatever the plan takes it for
 
 
 def test_what_the_driver_holds_are_the_very_values(ledger: Any, tmp_path: Path) -> None:
@@ -122,6 +188,44 @@ def test_what_the_driver_holds_are_the_very_values(ledger: Any, tmp_path: Path) 
     assert held.schema == frame.schema
     shown = ["n", "CAST(after AS STRING)"]
     assert sorted(held.selectExpr(*shown).collect(), key=str) == sorted(frame.selectExpr(*shown).collect(), key=str)
+
+
+def _plan(ledger: Any) -> TablePlan:
+    """The next run's, of the only table."""
+    ledger.flush()
+    run = plan_run(ledger.state, load_silver(ledger.lake), lambda schema: _version(ledger, schema))
+    assert run is not None
+    (plan,) = run.tables
+    return plan
+
+
+def _files(ledger: Any, plan: TablePlan, since: Position | None) -> tuple[str, ...]:
+    found = listing(ledger.spark, ledger.lake.table("bronze", plan.schema.name), plan.bronze_version, since, most=9)
+    assert found is not None
+    return found.files
+
+
+def _version(ledger: Any, schema: Any) -> int:
+    return latest_version(ledger.spark, ledger.lake.table("bronze", schema.name))
+
+
+def _held(ledger: Any) -> list[str] | None:
+    plan = _plan(ledger)
+    found = Held().take(ledger.spark, ledger.lake, plan, ledger.state.checkpoint.at)
+    return None if found is None else _shown(found)
+
+
+def _read(ledger: Any) -> list[str]:
+    return _shown(whole_events(ledger.spark, ledger.lake, _plan(ledger), ledger.state.checkpoint.at))
+
+
+def _shown(events: DataFrame) -> list[str]:
+    return sorted(str(row) for row in events.collect())
+
+
+def _bytes(frame: DataFrame) -> int:
+    """Of the data files that are read, after those without the keys are skipped."""
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def _jobs(ledger: Any) -> int:

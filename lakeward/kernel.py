@@ -1,0 +1,105 @@
+"""Delta Kernel, Delta's library for engines that read and write files of their own: a log read without a Spark job.
+
+The first look of Delta on Spark at a table is a query or two over its log, each planned and run as any other: a
+quarter of a second, where Kernel takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from lakeward.jvm import java_class
+from lakeward.position import Position
+
+_DELETION_VECTOR = "getDeletionVectorDescriptorFromRow"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A bronze table's columns and data files at a version."""
+
+    columns: StructType
+    files: tuple[str, ...]  # their names in the table's folder
+    size: int  # of the files, in bytes
+    plain: bool  # all rows of the files are the table's, under the names that it has for its columns
+
+
+def kernel_class(spark: SparkSession, name: str) -> Any:
+    """The class `io.delta.kernel.<name>`."""
+    return java_class(spark, f"io.delta.kernel.{name}")
+
+
+def engine(spark: SparkSession) -> Any:
+    """Kernel's own engine, by the session's file systems."""
+    context: Any = spark._jsc
+    return kernel_class(spark, "defaults.engine.DefaultEngine").create(context.hadoopConfiguration())
+
+
+def nested_column(spark: SparkSession, outer: str, name: str) -> Any:
+    """The field `name` of the struct `outer`, as Kernel calls it."""
+    gateway: Any = spark.sparkContext._gateway
+    names = gateway.new_array(java_class(spark, "java.lang.String"), 2)
+    names[0], names[1] = outer, name
+    return kernel_class(spark, "expressions.Column")(names)
+
+
+def latest_version(spark: SparkSession, location: str) -> int:
+    """The version of the table at `location`, which has to be there."""
+    used = engine(spark)
+    return int(kernel_class(spark, "Table").forPath(used, location).getLatestSnapshot(used).getVersion())
+
+
+def listing(spark: SparkSession, location: str, version: int, since: Position | None, *, most: int) -> Listing | None:
+    """What a bronze table holds at `version`; None where it is more than `most` files, each of which is asked for by
+    itself. Files whose statistics say that all their events stand before `since` are left out."""
+    used = engine(spark)
+    table = kernel_class(spark, "Table").forPath(used, location).getSnapshotAsOfVersion(used, version)
+    builder = table.getScanBuilder()
+    if since is not None:
+        builder = builder.withFilter(_from(spark, since))
+    with closing(_rows(builder.build().getScanFiles(used))) as rows:
+        found = list(islice(rows, most + 1))
+    if len(found) > most:
+        return None
+    of_row = kernel_class(spark, "internal.InternalScanFileUtils")
+    statuses = [of_row.getAddFileStatus(row) for row in found]
+    deleted = any(getattr(of_row, _DELETION_VECTOR)(row) is not None for row in found)
+    metadata = table.getMetadata()
+    mapped = metadata.getConfiguration().get("delta.columnMapping.mode") not in (None, "none")
+    return Listing(
+        columns=StructType.fromJson(json.loads(metadata.getSchemaString())),
+        files=tuple(str(status.getPath()).rpartition("/")[2] for status in statuses),
+        size=sum(int(status.getSize()) for status in statuses),
+        plain=not deleted and not mapped,
+    )
+
+
+def _rows(batches: Any) -> Generator[Any, None, None]:
+    try:
+        while batches.hasNext():
+            rows = batches.next().getRows()
+            while rows.hasNext():
+                yield rows.next()
+    finally:
+        batches.close()
+
+
+def _from(spark: SparkSession, position: Position) -> Any:
+    """Whether an event may stand at `position` or after it: what a file's statistics can tell."""
+    predicate, literal = kernel_class(spark, "expressions.Predicate"), kernel_class(spark, "expressions.Literal")
+
+    def compared(name: str, comparison: str, value: Any) -> Any:
+        return predicate(comparison, nested_column(spark, "source", name), value)
+
+    epoch, file = literal.ofInt(position.epoch), literal.ofLong(position.file)
+    in_file = predicate("AND", compared("file", "=", file), compared("pos", ">=", literal.ofLong(position.pos)))
+    in_epoch = predicate("OR", compared("file", ">", file), in_file)
+    return predicate("OR", compared("epoch", ">", epoch), predicate("AND", compared("epoch", "=", epoch), in_epoch))
