@@ -11,9 +11,8 @@ import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakeward.kernel import Listing, listing
@@ -68,10 +67,15 @@ def _read(lake: Lake, plan: TablePlan, found: Listing) -> pa.Table | None:
 
 
 def _as_now(schema: pa.Schema, columns: StructType) -> bool:
-    try:
-        return from_arrow_schema(schema, prefer_timestamp_ntz=True).simpleString() == columns.simpleString()
-    except PySparkException:
-        return False  # of a kind that Spark has no word for
+    """Whether a file has the columns, by names, order and types, all the way down."""
+    return _shape(pa.struct(list(schema))) == _shape(pa.struct(list(to_arrow_schema(columns))))
+
+
+def _shape(kind: pa.DataType) -> object:
+    """A type without what no value shows: what may be NULL, and what a list calls its elements."""
+    if pa.types.is_struct(kind):
+        return [(field.name, _shape(field.type)) for field in kind]
+    return [_shape(kind.value_type)] if pa.types.is_list(kind) else str(kind)
 
 
 def local(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

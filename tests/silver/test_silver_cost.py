@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -12,10 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
+from golden.loader import cases
 from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 
-from lakeward.delta import rename_column
+from bronze.envelope import envelope_arrow, envelope_ddl
+from lakeward.delta import rename_column, struct
 from lakeward.kernel import latest_version, listing
 from lakeward.position import Position
 from lakeward.state import load_silver
@@ -133,6 +136,17 @@ def test_the_driver_holds_what_spark_would_read_and_opens_no_earlier_file(ledger
     assert _held(ledger) == _read(ledger)
     rename_column(ledger.spark, where, ("after", "mail"), "post")
     assert _held(ledger) is None
+
+
+def test_what_bronze_writes_of_any_type_can_be_held(make_schema: Any) -> None:
+    declared = (re.match(r"\w+(\([^)]*\))?( unsigned)?", case.column_ddl.lower()) for case in cases())
+    columns = {f"c{n}": kind for n, kind in enumerate(sorted({found[0] for found in declared if found}))}
+    schema = make_schema("every", {"id": "int", **columns}, ("id",))
+    written, read = envelope_arrow(schema.image()), struct(envelope_ddl(schema))
+    assert len(columns) > 30
+    assert local._as_now(written, read)
+    other = struct(envelope_ddl(make_schema("every", {"id": "bigint", **columns}, ("id",))))
+    assert not local._as_now(written, other)
 
 
 def test_the_driver_holds_nothing_of_an_earlier_generation(ledger: Any, make_schema: Any) -> None:
