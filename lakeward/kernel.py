@@ -19,8 +19,6 @@ from pyspark.sql.types import StructType
 from lakeward.jvm import java_class
 from lakeward.position import Position
 
-_DELETION_VECTOR = "getDeletionVectorDescriptorFromRow"
-
 
 @dataclass(frozen=True)
 class Listing:
@@ -71,7 +69,7 @@ def listing(spark: SparkSession, location: str, version: int, since: Position | 
         return None
     of_row = kernel_class(spark, "internal.InternalScanFileUtils")
     statuses = [of_row.getAddFileStatus(row) for row in found]
-    deleted = any(getattr(of_row, _DELETION_VECTOR)(row) is not None for row in found)
+    deleted = any(of_row.getDeletionVectorDescriptorFromRow(row) is not None for row in found)
     metadata = table.getMetadata()
     mapped = metadata.getConfiguration().get("delta.columnMapping.mode") not in (None, "none")
     return Listing(

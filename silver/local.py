@@ -48,7 +48,11 @@ class Held:
                 return None
             self._left -= found.size
         rows = _read(lake, plan, found)
-        return None if rows is None else local(session, rows, found.columns).where(wanted(plan, cut))
+        if rows is None:
+            with self._lock:
+                self._left += found.size  # for the tables after it
+            return None
+        return local(session, rows, found.columns).where(wanted(plan, cut))
 
 
 def _read(lake: Lake, plan: TablePlan, found: Listing) -> pa.Table | None:

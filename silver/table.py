@@ -13,6 +13,7 @@ from lakeward.delta import exists, snapshot, version
 from lakeward.errors import ConfigError
 from lakeward.lake import Lake
 from lakeward.names import sql_literal
+from lakeward.position import Position
 from lakeward.state import SilverTable
 from silver import delta, outbox
 from silver.columns import DELETED, refuse_collisions
@@ -189,8 +190,8 @@ def _write_history(
     if unused and known is not None and plan.since is not None:
         current = session.read.format("delta").load(lake.table("silver", plan.schema.name))
         seed(session, location, current, plan.schema, soft=config.deletes == "soft")
-    if not unused and known is not None and plan.since is None and known.cut < plan.start:
-        _follow_up(session, lake, location, config, run, plan, known)
+    if not unused and (behind := _left_behind(plan, known)) is not None:
+        _follow_up(session, lake, location, config, run, plan, behind)
     merge_history(
         session,
         location,
@@ -203,6 +204,11 @@ def _write_history(
     return version(session, location)
 
 
+def _left_behind(plan: TablePlan, known: SilverTable | None) -> Position | None:
+    """Where silver stood, if bronze was ahead of it when the table was read anew: it lacks what came in between."""
+    return known.cut if known is not None and plan.since is None and known.cut < plan.start else None
+
+
 def _follow_up(
     session: SparkSession,
     lake: Lake,
@@ -210,14 +216,14 @@ def _follow_up(
     config: TableConfig,
     run: RunPlan,
     plan: TablePlan,
-    known: SilverTable,
+    behind: Position,
 ) -> None:
-    """Bring a history to where a generation begins, by what bronze holds from before that. Bronze was ahead of silver
-    when the table was read anew, and no snapshot tells what its rows had been in between.
+    """Bring a history from `behind` to where a generation begins, by what bronze holds of that: no snapshot tells what
+    the rows had been in between.
 
     An image that lacks columns is left out: what would fill it may be why the table was read anew.
     """
-    before = replace(plan, since=known.cut, partial=False, renamed=())
+    before = replace(plan, since=behind, partial=False, renamed=())
     events = passed_so_far(session, lake, before, plan.start)
     events = events.where("source.absent IS NULL AND source.before_absent IS NULL")
     truncate = config.truncate == "apply" and not events.where("op = 't'").isEmpty()
@@ -239,9 +245,8 @@ def _write_outbox(
     events = batch.passed
     if late:
         events = passed_so_far(session, lake, replace(plan, since=None, partial=False), run.cut.at)
-    elif known is not None and plan.since is None and known.cut < plan.start:
-        # Read anew before silver had all of what bronze holds from before that.
-        events = passed_so_far(session, lake, replace(plan, start=known.cut, partial=False), run.cut.at)
+    elif (behind := _left_behind(plan, known)) is not None:
+        events = passed_so_far(session, lake, replace(plan, start=behind, partial=False), run.cut.at)
     return before | outbox.write_events(session, lake, columns, events, plan.schema, run=run.run, again=late)
 
 

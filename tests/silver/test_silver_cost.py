@@ -173,8 +173,12 @@ def test_the_driver_holds_no_more_than_its_share(
     assert taken.count() == 100
     assert held.take(spark, ledger.lake, replace(plan, events=10**6), cut) is None
     assert sum(held.take(spark, ledger.lake, plan, cut) is not None for _ in range(20)) == 9  # 30 of 32 MiB
+    few, held = replace(plan, events=1), Held()
     monkeypatch.setattr("silver.local.ROWS_MAX", 99)
-    assert Held().take(spark, ledger.lake, replace(plan, events=1), cut) is None  # whatever the plan takes it for
+    for _ in range(20):
+        assert held.take(spark, ledger.lake, few, cut) is None  # whatever the plan takes it for
+    monkeypatch.setattr("silver.local.ROWS_MAX", 100)
+    assert held.take(spark, ledger.lake, few, cut) is not None  # what was not held took no share
 
 
 def test_what_the_driver_holds_are_the_very_values(ledger: Any, tmp_path: Path) -> None:
