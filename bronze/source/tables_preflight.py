@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pymysql
+from pymysql.constants import ER
 
 from bronze.snapshot.select import select, source_table
 from bronze.source.catalog import SourceTable, survey
@@ -17,6 +18,7 @@ from lakeward.errors import TerminalError
 from lakeward.names import mysql_identifier
 
 _ROWS_PER_S = 200_000
+_ALTERED = (ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE)  # since the table was looked up: the stream has what was done
 _TRANSACTIONAL = ("innodb", "rocksdb", "myrocks", "tokudb", "ndbcluster")
 
 
@@ -79,6 +81,8 @@ def _unreadable(conn: pymysql.Connection, table: SourceTable) -> list[Finding]:
     try:
         rows(conn, select(table.schema, " LIMIT 0"))
     except TerminalError as failure:
+        if failure.facts.get("error") in _ALTERED:
+            return []
         user = rows(conn, "SELECT CURRENT_USER()")[0][0]
         name, _, host = str(user).rpartition("@")
         return [

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from servers.sparkless import Sparkless
 
-from bronze.source.catalog import discover
+from bronze.source.catalog import discover, survey
 from bronze.source.connection import connect
 from bronze.source.foreign_keys import cascades_logged, of_tables, unlogged
 from bronze.source.preflight import check, require
@@ -128,6 +128,24 @@ def test_a_table_that_may_not_be_read_is_found_by_name(table) -> None:
         assert not _errors(_findings(table.server.port, "p", user=user, include=[f"{table.name}.*"]))
     finally:
         table.execute(f"DROP USER {user}@'127.0.0.1'")
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    ["ALTER TABLE {}.t CHANGE id other INT", "DROP TABLE {}.t", "RENAME TABLE {0}.t TO {0}.u"],
+    ids=lambda d: d[:5],
+)
+def test_a_table_that_is_altered_while_it_is_looked_at_does_not_count_as_unreadable(
+    table, replicator_password, monkeypatch, ddl
+) -> None:
+    def survey_then_alter(conn, config):
+        found = survey(conn, config)
+        table.execute(ddl.format(table.name))
+        return found
+
+    monkeypatch.setattr("bronze.source.tables_preflight.survey", survey_then_alter)
+    found = _findings(table.server.port, replicator_password, include=[f"{table.name}.*"])
+    assert not _errors(found)
 
 
 def test_the_servers_own_id_is_refused(table, replicator_password) -> None:

@@ -16,6 +16,7 @@ import os
 import random
 import signal
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -65,6 +66,8 @@ def _faults(seeds: Sequence[int], server: EmbeddedServer, lake: Callable[..., An
             return _round_trip(pipeline, databases)
         except Exception as error:  # noqa: BLE001 - whatever fails is a fault of one of the seeds
             failed = f"{type(error).__name__}: {error}"
+            # Said at once, since the seeds are tried again, in halves, before the test ends.
+            print(f"seeds {seeds[0]} to {seeds[-1]}: {traceback.format_exc()[-8000:]}", flush=True)
     if len(seeds) == 1:
         return {seeds[0]: [failed]}
     middle = len(seeds) // 2
@@ -125,8 +128,6 @@ def _mark_one_of_each(pipeline: Any, sessions: Mapping[int, Traffic]) -> None:
 def _killed(pipeline: Any, **how: Any) -> None:
     """`lakeward run`, killed as `Pipeline.command` is told to, unless it ends before that."""
     done = pipeline.command("run", limit_s=1200, **how)
-    failed = done.returncode not in (-signal.SIGKILL, 0)
-    # Said at once, since the seeds are tried again, in halves, before the test ends.
-    print(f"{how}: {done.returncode} {done.stderr[-4000:] if failed else ''}", flush=True)
-    if failed:
-        raise RuntimeError(f"a run to be killed failed by itself: {done.stderr[-2000:]}")
+    print(f"{how}: {done.returncode}", flush=True)
+    if done.returncode not in (-signal.SIGKILL, 0):
+        raise RuntimeError(f"a run to be killed failed by itself: {done.stderr[-4000:]}")
