@@ -41,7 +41,7 @@ def write(session: SparkSession, tables: Iterable[GoldTable], cut: Checkpoint, r
     """Replace the freshness table's rows by one for each mirror and mart of `tables`."""
     rows = [_row(t) for t in sorted(tables, key=lambda t: (t.schema, t.table)) if t.kind != "freshness"]
     frame = session.createDataFrame(pa.Table.from_pylist(rows, schema=ARROW))
-    name = iceberg.identifier(SCHEMA, TABLE)
+    name = iceberg.identifier(session, SCHEMA, TABLE)
     with iceberg.summary(session, {"run": str(run), "cut": str(cut.at)}):
         iceberg.overwrite(frame, name)
     stands = iceberg.standing(session, name)

@@ -22,7 +22,7 @@ from lakeward import catalog
 from lakeward.config import Gold
 from lakeward.jvm import java_class
 from lakeward.lake import Lake
-from lakeward.names import encode_path, spark_identifier
+from lakeward.names import decode_path, encode_lower, encode_path, spark_identifier
 
 CATALOG = catalog.NAME
 PREFIX = "lakeward."
@@ -54,9 +54,13 @@ class Standing:
     lakeward: Mapping[str, str]  # the summary's properties under PREFIX; empty when another program wrote last
 
 
-def identifier(schema: str, table: str) -> str:
-    """`shop`, `order items` → gold.`shop`.`order-20-items`: the parts of the path, quoted for Spark SQL."""
-    return f"{CATALOG}.{spark_identifier(encode_path(schema))}.{spark_identifier(encode_path(table))}"
+def identifier(session: SparkSession, schema: str, table: str) -> str:
+    """`shop`, `order items` → gold.`shop`.`order-20-items`: the parts of the path, quoted for Spark SQL.
+
+    In a catalog that folds case, capitals are encoded too. `session` is one of `catalog_session`'s.
+    """
+    encode = encode_lower if session.conf.get(catalog.LOWER, None) else encode_path
+    return f"{CATALOG}.{spark_identifier(encode(schema))}.{spark_identifier(encode(table))}"
 
 
 def location(lake: Lake, schema: str, table: str) -> str:
@@ -178,7 +182,8 @@ def _place(session: SparkSession, name: str) -> dict[str, str]:
         return {}
     _, namespace, table = name.split(".")
     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{namespace}")
-    return {"location": "/".join((folder, namespace.strip("`"), table.strip("`")))}
+    names = (encode_path(decode_path(part.strip("`"))) for part in (namespace, table))  # whatever the catalog folds
+    return {"location": "/".join((folder, *names))}
 
 
 def overwrite(frame: DataFrame, name: str) -> None:

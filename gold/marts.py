@@ -245,7 +245,7 @@ def materialize(
     whole. Raises SkippedError for an optional model that the tables do not fit, and TerminalError for any other that
     fails, whose keys are not unique or whose expectations do not hold; the table stays as it was then.
     """
-    name = iceberg.identifier(SCHEMA, model.name)
+    name = iceberg.identifier(session, SCHEMA, model.name)
     keys = touched_keys(session, model, basis) if basis is not None else None
     try:
         relations = {t: inputs[t].relation(session) for t in model.inputs}

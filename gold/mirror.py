@@ -48,10 +48,6 @@ class Wanted:
     version: int
     generation: int
 
-    @property
-    def identifier(self) -> str:
-        return iceberg.identifier(*self.schema.name)
-
 
 @dataclass(frozen=True)
 class Silver:
@@ -74,6 +70,7 @@ class Prepared:
     """A mirror's work after its gate: `gated` is None where there are no rows to write."""
 
     wanted: Wanted
+    identifier: str
     decision: Decision
     silver_id: str
     standing: Standing | None
@@ -122,7 +119,8 @@ def prepare(
     """Read what changed, or everything to `rebuild`, and ask the gate; nothing is written. Raises GateStoppedError."""
     path = lake.table("silver", wanted.schema.name)
     silver = describe(session, path)
-    standing = iceberg.standing(session, wanted.identifier)
+    name = iceberg.identifier(session, *wanted.schema.name)
+    standing = iceberg.standing(session, name)
     decision = decide(wanted, silver, standing, known)
     if rebuild and standing is not None:
         decision = Decision("rebuilt", "it was asked for")
@@ -147,7 +145,7 @@ def prepare(
         from lakeward.quality import gate
 
         gated = gate(frame, schema=schema, layer="gold", config=config, lake=lake, run=run)
-    return Prepared(wanted, decision, silver.id, standing, gated)
+    return Prepared(wanted, name, decision, silver.id, standing, gated)
 
 
 def _changes(session: SparkSession, path: str, versions: tuple[int, int], schema: TableSchema) -> DataFrame:
@@ -164,7 +162,7 @@ def narrowed(schema: TableSchema, columns: Columns) -> TableSchema:
 
 def publish(session: SparkSession, work: Prepared, run: int) -> Standing:
     """Commit what was prepared, in one snapshot, and say what stands then."""
-    name, decision = work.wanted.identifier, work.decision
+    name, decision = work.identifier, work.decision
     if work.standing is not None and decision.action == "unchanged":
         return work.standing
     iceberg.add_columns(session, name, decision.added)
@@ -201,7 +199,7 @@ def record(work: Prepared, stands: Standing, lake: Lake, known: GoldTable | None
         schema=schema,
         table=table,
         kind="mirror",
-        identifier=work.wanted.identifier,
+        identifier=work.identifier,
         location=iceberg.location(lake, schema, table),
         metadata_file=stands.metadata_file,
         snapshot=stands.snapshot,

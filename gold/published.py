@@ -29,6 +29,12 @@ class PublishedTable:
     cut: Checkpoint  # the table equals the source at this position
     published_ms: int  # when its snapshot was committed, milliseconds since 1970 UTC
 
+    @property
+    def catalog_name(self) -> tuple[str, str]:
+        """(namespace, table) as the Iceberg catalog has them."""
+        _, namespace, table = self.identifier.replace("`", "").split(".")  # no part holds a dot or a quote
+        return namespace, table
+
 
 def published(lake: Lake) -> list[PublishedTable]:
     """Every table that gold has published, by schema and name; empty before the first run of gold."""

@@ -225,7 +225,7 @@ class _Run:
             if standing is not None and standing.lakeward.get("model") == model.digest:
                 basis = Basis(known.inputs, inputs)
         stands, merged = marts.materialize(session, model, found, self.cut, self.number, basis)
-        entry = _entry(self.lake, marts.SCHEMA, model.name, "mart", stands, self.cut)
+        entry = _entry(session, self.lake, marts.SCHEMA, model.name, "mart", stands, self.cut)
         self.state.tables[name] = replace(entry, inputs=inputs, model=model.digest)
         self.report.tables[name] = "created" if known is None else "merged" if merged else "rebuilt"
 
@@ -239,7 +239,7 @@ class _Run:
         tables = self.state.tables
         if self.report.published or self.report.withdrawn or self.state.cut != self.cut or _FRESHNESS not in tables:
             stands = freshness.write(session, tables.values(), self.cut, self.number)
-            entry = _entry(self.lake, freshness.SCHEMA, freshness.TABLE, "freshness", stands, self.cut)
+            entry = _entry(session, self.lake, freshness.SCHEMA, freshness.TABLE, "freshness", stands, self.cut)
             tables[_FRESHNESS] = entry
 
 
@@ -287,6 +287,7 @@ def _matches(name: str, globs: Iterable[str]) -> bool:
 
 
 def _entry(
+    session: SparkSession,
     lake: Lake,
     schema: str,
     table: str,
@@ -298,7 +299,7 @@ def _entry(
         schema=schema,
         table=table,
         kind=kind,
-        identifier=iceberg.identifier(schema, table),
+        identifier=iceberg.identifier(session, schema, table),
         location=iceberg.location(lake, schema, table),
         metadata_file=stands.metadata_file,
         snapshot=stands.snapshot,

@@ -1,18 +1,21 @@
-"""The Iceberg catalog that gold is published in, as Spark's settings: a folder, a database, or a REST server.
+"""The Iceberg catalog that gold is published in, as Spark's settings: a folder, a database, a REST server, or Glue.
 
 Tables lie at `<root>/gold/<schema>/<table>` whatever the catalog is, so that a table can be moved to another catalog
 by registering its metadata file there. With `hadoop` the folder itself is the catalog. That is safe for one writer,
-which the lake's lock sees to; a catalog that others write to, or that readers list, should be jdbc or rest.
+which the lake's lock sees to; a catalog that others write to, or that readers list, should be one of the others.
 """
 
 from __future__ import annotations
 
 from lakeward.config import Gold
 from lakeward.errors import ConfigError
+from lakeward.storage import SDK, sdk
 
 NAME = "gold"
 SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 LOCATION = "spark.lakeward.gold"  # where tables of a catalog that has no folders of its own are put
+LOWER = "spark.lakeward.gold.lower"  # set where the catalog folds the case of names
+GLUE_SDK = (*SDK, "dynamodb", "glue", "kms", "url-connection-client")  # Iceberg names the classes of all of them
 _PREFIX = f"spark.sql.catalog.{NAME}"
 
 
@@ -26,35 +29,38 @@ def settings(gold: Gold, lake_root: str) -> dict[str, str]:
     own = {"type": gold.catalog, "cache-enabled": "false"}
     if gold.catalog != "rest":  # a REST server names its warehouses itself
         own["warehouse"] = warehouse
+    if gold.uri:
+        own["uri"] = gold.uri
     if gold.catalog != "hadoop":
-        own["uri"] = str(gold.uri)
         # The lake's one way to its files; `properties` may name another, for vended credentials.
         own["io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
     if gold.catalog == "jdbc":
         own["jdbc.schema-version"] = "V1"
+    if gold.catalog == "glue":
+        own["glue.skip-name-validation"] = "true"  # ours are in lower case, and may hold a hyphen
+        own["http-client.type"] = "urlconnection"  # its own choice needs a newer SDK than hadoop-aws's
     own.update(gold.revealed())
     found = {_PREFIX: "org.apache.iceberg.spark.SparkCatalog", **{f"{_PREFIX}.{k}": v for k, v in own.items()}}
     if gold.catalog != "hadoop":
         found[LOCATION] = warehouse
+    if gold.catalog == "glue":
+        found[LOWER] = "true"
     return found
 
 
 def check(gold: Gold) -> None:
     """Raises ConfigError as `settings` does, before anything is started."""
-    if gold.catalog == "glue":
-        raise ConfigError(
-            '[gold] catalog = "glue" is not in this version', hint='write catalog = "hadoop", "jdbc" or "rest"'
-        )
-    if gold.catalog != "hadoop" and not gold.uri:
+    if gold.catalog in ("jdbc", "rest") and not gold.uri:
         example = (
             "jdbc:sqlite:/var/lib/lakeward/catalog.db" if gold.catalog == "jdbc" else "https://catalog.example.com"
         )
         raise ConfigError(f'[gold] catalog = "{gold.catalog}" needs a uri', hint=f'write uri = "{example}"')
-    if gold.catalog == "hadoop" and gold.uri:
+    if gold.catalog in ("hadoop", "glue") and gold.uri:
         raise ConfigError('[gold] uri goes with catalog = "jdbc" or "rest"', hint="name the catalog, or take uri out")
 
 
 def artifacts(gold: Gold) -> tuple[str, ...]:
-    """The Maven artifacts that the catalog needs beside Iceberg: `[gold] jars`, and SQLite's driver."""
+    """The Maven artifacts that the catalog needs beside Iceberg: `[gold] jars`, SQLite's driver, Glue's client."""
     sqlite = (SQLITE,) if gold.catalog == "jdbc" and str(gold.uri).startswith("jdbc:sqlite:") else ()
-    return (*sqlite, *gold.jars)
+    glue = sdk(GLUE_SDK) if gold.catalog == "glue" else ()
+    return (*sqlite, *glue, *gold.jars)

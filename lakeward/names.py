@@ -32,8 +32,13 @@ def encode_path(name: str) -> str:
     return "".join(c if _PLAIN.match(c) else f"-{ord(c):x}-" for c in name)
 
 
+def encode_lower(name: str) -> str:
+    """As `encode_path`, capitals too: for catalogs that take `Trips` and `trips` for one name."""
+    return "".join(c if _PLAIN.match(c) and c == c.lower() else f"-{ord(c):x}-" for c in name)
+
+
 def decode_path(encoded: str) -> str:
-    """The inverse of `encode_path`."""
+    """The inverse of `encode_path`, and of `encode_lower`."""
     return re.sub(r"-([0-9a-f]+)-", lambda m: chr(int(m.group(1), 16)), encoded)
 
 

@@ -110,7 +110,9 @@ def session_for(config: Config, *, app: str, master: str | None = None) -> Spark
     """`session` for this configuration: its lake's file system and gold's catalog."""
     catalog.check(config.gold)
     more = {**storage.settings(config.root, config.lake), **catalog.settings(config.gold, config.root)}
-    needed = {"s3a": storage.artifacts(config.root), "catalog": catalog.artifacts(config.gold)}
+    of_lake = storage.artifacts(config.root)
+    of_catalog = [a for a in catalog.artifacts(config.gold) if a not in of_lake]  # once on the class path
+    needed = {"s3a": of_lake, "catalog": of_catalog}
     return session(config.root, app=app, master=master, extra=more, artifacts=needed)
 
 

@@ -11,6 +11,7 @@ Delta's log store to one committer in a process; see docs/operations.md for more
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from lakeward.config import LakeConfig
@@ -33,9 +34,13 @@ def artifacts(lake_root: str) -> tuple[str, ...]:
     """The Maven artifacts by which Spark reaches the lake; none for a folder. Raises nothing."""
     if urlsplit(lake_root).scheme != "s3a":
         return ()
-    sdk = (f"software.amazon.awssdk:{module}:{SDK_VERSION}" for module in SDK)
+    return (HADOOP, *sdk(SDK))
+
+
+def sdk(modules: Iterable[str]) -> tuple[str, ...]:
+    """The Maven artifacts of these modules of AWS's SDK, and what they take from others."""
     others = ("software.amazon.eventstream:eventstream:1.0.1", "org.reactivestreams:reactive-streams:1.0.4")
-    return (HADOOP, *sdk, *others)
+    return (*(f"software.amazon.awssdk:{module}:{SDK_VERSION}" for module in modules), *others)
 
 
 def announce(lake: LakeConfig) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import Any
 from gold.published import PublishedTable
 from lakeward.config import Snowflake
 from lakeward.errors import ConfigError
-from lakeward.names import encode_path
 from snowflake.lakehouse.spelling import plain, unquoted
 from snowflake.lakehouse.storage import Storage
 
@@ -34,7 +33,7 @@ def catalog_values(
             hint='a REST catalog hands credentials out: catalog = "rest" or "linked"',
         )
     vended = config.rest_vended_credentials
-    namespaces = sorted({encode_path(t.schema) for t in tables})
+    namespaces = sorted({t.catalog_name[0] for t in tables})
     linked_database = unquoted(config.linked_database)
     values: dict[str, Any] = {
         "catalog_integration": name,

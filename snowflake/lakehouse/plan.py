@@ -16,7 +16,7 @@ from typing import Any
 from gold.published import PublishedTable, published
 from lakeward.config import Config, Snowflake
 from lakeward.lake import Lake
-from lakeward.names import TableName, encode_path
+from lakeward.names import TableName
 from lakeward.state import load_bronze, load_silver
 from snowflake.lakehouse.catalogs import catalog_values
 from snowflake.lakehouse.landing_sql import landing_values
@@ -138,8 +138,8 @@ def _tables(
             {
                 "table": _place(t, config, database),
                 "metadata_file": relative(lake, t.metadata_file),
-                "catalog_namespace": encode_path(t.schema),
-                "catalog_table": encode_path(t.table),
+                "catalog_namespace": t.catalog_name[0],
+                "catalog_table": t.catalog_name[1],
             }
             for t in tables
         ],
@@ -186,7 +186,7 @@ def _schemas(
 def _place(table: PublishedTable, config: Snowflake, database: str) -> tuple[str, str, str]:
     """Where an analyst finds the table."""
     if config.catalog == "linked":  # by the catalog's own names, case and all
-        return unquoted(config.linked_database), encode_path(table.schema), encode_path(table.table)
+        return unquoted(config.linked_database), *table.catalog_name
     if table.kind == "freshness":
         return database, OWN_SCHEMA, table.table.upper()
     return database, spell(table.schema, config.names), spell(table.table, config.names)

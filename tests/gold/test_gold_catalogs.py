@@ -73,7 +73,7 @@ def test_a_rebuild_that_is_asked_for_replaces_the_table_in_one_commit(shop):
 @pytest.mark.parametrize(
     ("gold", "said"),
     [
-        ({"catalog": "glue"}, "not in this version"),
+        ({"catalog": "glue", "uri": "http://x"}, "goes with catalog"),
         ({"catalog": "jdbc"}, "needs a uri"),
         ({"catalog": "rest"}, "needs a uri"),
         ({"uri": "http://x"}, "goes with catalog"),

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gold import iceberg
 from gold.marts import SHIPPED, load_models, parse_model
 from lakeward.errors import ConfigError
-from lakeward.names import TableName
+from lakeward.names import TableName, encode_path
 
 FILE = Path("m.sql")
 
@@ -21,7 +20,7 @@ SELECT 'shop.trips', count(*) FROM a, trips, marts.other WHERE x = bucket(4, id)
     model = parse_model(sql, FILE)
     names = [TableName("marts", "other"), TableName("shop", "order items"), TableName("shop", "trips")]
     assert list(model.inputs) == names
-    assert model.rendered({n: iceberg.identifier(*n) for n in names}) == sql.replace(
+    assert model.rendered({n: f"gold.`{n.schema}`.`{encode_path(n.table)}`" for n in names}) == sql.replace(
         "shop.`order items` t", "gold.`shop`.`order-20-items` t"
     ).replace("JOIN gold.shop.trips", "JOIN gold.`shop`.`trips`").replace("marts.other", "gold.`marts`.`other`")
 

@@ -9,7 +9,7 @@ from typing import Any
 from gold.state import GoldState, GoldTable, save_gold
 from lakeward.config import Config, parse
 from lakeward.lake import Lake
-from lakeward.names import TableName
+from lakeward.names import TableName, encode_path
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
@@ -23,7 +23,7 @@ def gold_table(root, schema, table, kind="mirror", columns=(), export=True):
         schema=schema,
         table=table,
         kind=kind,
-        identifier="",
+        identifier=f"gold.`{encode_path(schema)}`.`{encode_path(table)}`",
         location=f"{root}/gold/{folder}",
         metadata_file=f"{root}/gold/{folder}/metadata/v3.metadata.json",
         snapshot=1,

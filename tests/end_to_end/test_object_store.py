@@ -1,0 +1,138 @@
+"""A lake on an object store, in each of the two catalogs that people keep there, through every command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import StaticTable, Table
+from servers.command import run_lakeward
+from servers.object_store import REGION, ObjectStore, object_store
+from servers.running import Database
+
+from lakeward import crash
+from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator, replicator_url
+from lakeward.embedded.server import EmbeddedServer
+from lakeward.names import encode_lower
+
+pytestmark = pytest.mark.timeout(1800)
+SETTINGS = """
+[source]
+url = "{url}"
+password = "env:SOURCE_PASSWORD"
+include = ["{database}.*"]
+[lake]
+root = "s3a://{bucket}/lakes/one"
+endpoint = "{endpoint}"
+[gold]
+catalog = "{catalog}"
+properties = {properties}
+"""
+
+
+@dataclass
+class Remote:
+    """A source whose lake lies in `store`."""
+
+    folder: Path
+    store: ObjectStore
+    database: Database
+    password: str
+    catalog: str
+
+    def lakeward(self, *arguments: str, **environment: str) -> Any:
+        return run_lakeward(self.folder, self.password, *arguments, **{**self.store.environment, **environment})
+
+    def run(self, *arguments: str) -> str:
+        done = self.lakeward(*arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stderr[-4000:]}"
+        assert self.store.password not in done.stdout + done.stderr
+        return str(done.stdout)
+
+    def document(self, path: str) -> Any:
+        with self.store.filesystem().open_input_stream(f"{self.store.bucket}/lakes/one/{path}") as stream:
+            return json.loads(stream.read())
+
+    def published(self, table: str) -> Table:
+        """Gold's table as PyIceberg finds it: by its catalog, or by its metadata file."""
+        files = {
+            "s3.endpoint": self.store.endpoint,
+            "s3.access-key-id": self.store.user,
+            "s3.secret-access-key": self.store.password,
+            "s3.region": REGION,
+        }
+        if self.catalog == "hadoop":
+            entry = self.document("_lakeward/gold.json")["tables"][f"{self.database.name}.{table}"]
+            return StaticTable.from_metadata(entry["metadata_file"], files)
+        glue = {
+            "type": "glue",
+            "glue.endpoint": self.store.endpoint,
+            "glue.region": REGION,
+            "glue.access-key-id": self.store.user,
+            "glue.secret-access-key": self.store.password,
+        }
+        there = load_catalog("glue", **glue, **files)
+        return there.load_table((encode_lower(self.database.name), encode_lower(table)))
+
+    def exported(self, table: str) -> list[dict[str, Any]]:
+        base = f"export/{self.database.name}/{table}"
+        folder = f"{self.store.bucket}/lakes/one/{base}/{self.document(f'{base}/current.json')['folder']}"
+        found = self.store.filesystem().get_file_info(pafs.FileSelector(folder, recursive=True))
+        files = [f.path for f in found if f.type == pafs.FileType.File]
+        assert files, folder
+        assert all(f.endswith(".parquet") for f in files), files
+        return list(ds.dataset(files, filesystem=self.store.filesystem()).to_table().to_pylist())
+
+
+@pytest.fixture(params=[("mysql", "hadoop"), ("mariadb", "glue")], ids="-".join)
+def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Remote]:
+    flavour, catalog = request.param
+    server: EmbeddedServer = request.getfixturevalue(f"{flavour}_server")
+    with object_store(tmp_path, f"lake-{catalog}") as store, Database.create(server, "remote_shop") as database:
+        properties = f'{{ "glue.endpoint" = "{store.endpoint}" }}' if catalog == "glue" else "{}"
+        settings = SETTINGS.format(
+            url=replicator_url(server),
+            database=database.name,
+            bucket=store.bucket,
+            endpoint=store.endpoint,
+            catalog=catalog,
+            properties=properties,
+        )
+        (tmp_path / "lakeward.toml").write_text(settings)
+        yield Remote(tmp_path, store, database, ensure_replicator(server, [EVERY_SCHEMA]), catalog)
+
+
+def test_a_lake_on_an_object_store_equals_its_source_over_a_kill_changes_and_maintenance(remote: Remote) -> None:
+    execute = remote.database.execute
+    execute("CREATE TABLE trips (id INT PRIMARY KEY, n INT, v VARCHAR(9), at DATETIME(3))")
+    rows = (f"({n}, {n}, 'x', '2026-01-02 03:04:05.678')" for n in range(1, 41))
+    execute(f"INSERT INTO trips VALUES {', '.join(rows)}")
+    execute("CREATE TABLE `Trips` (id INT PRIMARY KEY, `a col` INT)")  # another table, but for catalogs that fold case
+    execute("INSERT INTO `Trips` VALUES (1, 2)")
+    remote.run("run")
+    execute("UPDATE trips SET n = -n WHERE id < 20")
+    execute("DELETE FROM trips WHERE id = 40")
+    execute("ALTER TABLE trips ADD COLUMN w INT DEFAULT 7")
+    execute("INSERT INTO trips VALUES (41, 41, 'é', NULL, 8)")
+    execute("UPDATE `Trips` SET `a col` = 3")
+    killed = remote.lakeward("run", **{crash.VARIABLE: "silver.after_merges"})
+    assert killed.returncode == -9, killed.stderr[-4000:]
+    remote.run("run")
+    remote.run("maintain")
+    assert "equals the source" in remote.run("verify")
+    trips = {r["id"]: (r["n"], r["v"], r["w"]) for r in remote.published("trips").scan().to_arrow().to_pylist()}
+    assert trips == {n: (-n if n < 20 else n, "x", 7) for n in range(1, 40)} | {41: (41, "é", 8)}
+    assert {r["id"]: (r["n"], r["v"], r["w"]) for r in remote.exported("trips")} == trips
+    assert (
+        remote.published("Trips").location()
+        == f"s3a://{remote.store.bucket}/lakes/one/gold/{remote.database.name}/Trips"
+    )
+    assert [(r["id"], r["a col"]) for r in remote.published("Trips").scan().to_arrow().to_pylist()] == [(1, 3)]
+    assert [(r["id"], r["a col"]) for r in remote.exported("Trips")] == [(1, 3)]

@@ -1,0 +1,71 @@
+"""A store of S3's protocol, and a Glue: moto's server, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+STARTS_S = 60.0
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A running store with the empty bucket `bucket`."""
+
+    endpoint: str
+    bucket: str
+    user: str
+    password: str = field(repr=False)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The credentials, as every AWS program takes them."""
+        return {"AWS_ACCESS_KEY_ID": self.user, "AWS_SECRET_ACCESS_KEY": self.password}
+
+    def filesystem(self) -> pafs.S3FileSystem:
+        return pafs.S3FileSystem(
+            access_key=self.user,
+            secret_key=self.password,
+            endpoint_override=self.endpoint,
+            region=REGION,
+            allow_bucket_creation=True,
+        )
+
+
+@contextlib.contextmanager
+def object_store(folder: Path, bucket: str = "lake") -> Iterator[ObjectStore]:
+    """A store that writes its log in `folder`; it ends, with all that it holds, with the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    store = ObjectStore(f"http://127.0.0.1:{port}", bucket, "lakeward", secrets.token_hex(16))
+    said = folder / "moto.log"
+    with said.open("wb") as log:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _wait(process, port, said)
+        store.filesystem().create_dir(bucket)
+        yield store
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    until = time.monotonic() + STARTS_S
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the object store did not start: {log.read_text(errors='replace')[-2000:]}")
