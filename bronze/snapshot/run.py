@@ -51,10 +51,14 @@ class Snapshotter:
     anyway: bool = False  # begin even where the source may purge its binlog first
 
     def run(self) -> None:
-        """Take them all. A table that has gone from the source is stopped with the reason; the others go on.
+        """Take them all. A table that has gone from the source is stopped with the reason, and one that is altered
+        while it is read waits for the next snapshot; the others go on.
 
         Raises TerminalError before the first chunk is read where the snapshot would outlast the source's binlog.
         """
+        for table in self.state.tables.values():
+            if table.status == "snapshot" and self._unread(table):
+                self._let_go(table)  # of a run that was killed, and what it was to read may not be there any more
         waiting = [t for t in self.state.tables.values() if t.status == "waiting for snapshot"]
         if waiting:
             start = safe_start(self.connection, self.state.epoch)
@@ -103,13 +107,15 @@ class Snapshotter:
 
     def _works(self, tables: list[BronzeTable]) -> Iterator[ChunkWork]:
         for table in tables:
-            done = set(table.chunks_done)
             target = self._target(table.name)
             condition = filter_condition(self.connection, self.config, table.name)
-            chunks = [Chunk.from_json(c) for c in table.chunks] if table.chunks else [None]
-            for chunk in chunks:
-                if (0 if chunk is None else chunk.number) not in done:
-                    yield self._work(table, target, chunk, condition)
+            for chunk in self._unread(table):
+                yield self._work(table, target, chunk, condition)
+
+    def _unread(self, table: BronzeTable) -> list[Chunk | None]:
+        """The chunks that are not in bronze yet; None is the whole table."""
+        chunks = [Chunk.from_json(c) for c in table.chunks] if table.chunks else [None]
+        return [c for c in chunks if (0 if c is None else c.number) not in table.chunks_done]
 
     def _work(self, table: BronzeTable, target: Target, chunk: Chunk | None, condition: str) -> ChunkWork:
         assert table.start is not None
@@ -136,9 +142,7 @@ class Snapshotter:
                 landed.append(answer)
                 chunks.setdefault(name, []).append(work.number)
                 start[name] = answer.end
-            elif describe(self.connection, self.config, work.schema.name) is None:
-                self._gone(self._table(work), f"it disappeared while its snapshot was read ({answer.message})")
-            else:
+            elif self._table(work).status == "snapshot" and not self._let_go(self._table(work)):
                 failed = failed or answer
         if landed:
             land(self.spark, self.lake, self.state, landed, chunks=chunks, start=start)
@@ -152,6 +156,15 @@ class Snapshotter:
             assert self.state.checkpoint is not None
             if self.state.checkpoint.at >= table.high:
                 table.status, table.reason = "streaming", None
+
+    def _let_go(self, table: BronzeTable) -> bool:
+        """Whether what is to be read of the table is not at the source any more as it was planned."""
+        now = describe(self.connection, self.config, table.name)
+        if now is None:
+            self._gone(table, "it disappeared while its snapshot was read")
+        elif now.columns != table.schema.columns:
+            table.status, table.reason = "waiting for snapshot", "it was altered while its snapshot was read"
+        return table.status != "snapshot"
 
     def _gone(self, table: BronzeTable, reason: str) -> None:
         table.stop(reason, dropped=True)

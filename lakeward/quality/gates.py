@@ -51,8 +51,7 @@ class GateResult:
     _holding: quarantine.Holding | None = field(default=None, repr=False)
 
     def hold(self) -> None:
-        """Append the held rows to the table's quarantine. The same run may do it again: they are there once.
-        Append the held rows to the table's quarantine. The same run may do it again: they are there once."""
+        """Append the held rows to the table's quarantine. The same run may do it again: they are there once."""
         if self._holding is not None:
             quarantine.hold(self._holding)
 

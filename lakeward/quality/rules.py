@@ -18,8 +18,7 @@ from lakeward.names import TableName
 Severity = Literal["warn", "quarantine", "stop"]
 GateLayer = Literal["silver", "gold"]
 Scope = Literal["event", "keyed", "row"]
-"""event: each event of the batch; keyed: c, u, r and d, which name a row; row: c, u and r, which carry one.
-event: each event of the batch; keyed: c, u, r and d, which name a row; row: c, u and r, which carry one."""
+"""event: each event of the batch; keyed: c, u, r and d, which name a row; row: c, u and r, which carry one."""
 
 SEVERITIES: tuple[Severity, ...] = ("warn", "quarantine", "stop")
 LAYERS: tuple[GateLayer, ...] = ("silver", "gold")
