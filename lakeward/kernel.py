@@ -7,7 +7,7 @@ quarter of a second, where Kernel takes a few milliseconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -22,12 +22,17 @@ from lakeward.position import Position
 
 @dataclass(frozen=True)
 class Listing:
-    """A bronze table's columns and data files at a version."""
+    """A table's columns and data files at a version."""
 
     columns: StructType
-    files: tuple[str, ...]  # their names in the table's folder
-    size: int  # of the files, in bytes
-    plain: bool  # all rows of the files are the table's, under the names that it has for its columns
+    files: Mapping[str, int]  # their names in the table's folder, and their sizes in bytes
+    features: frozenset[str]  # that a writer has to know
+    plain: bool  # the files lie in the folder itself, and all their rows are the table's, under its columns' names
+
+    @property
+    def size(self) -> int:
+        """Of the files, in bytes."""
+        return sum(self.files.values())
 
 
 def kernel_class(spark: SparkSession, name: str) -> Any:
@@ -56,8 +61,8 @@ def latest_version(spark: SparkSession, location: str) -> int:
 
 
 def listing(spark: SparkSession, location: str, version: int, since: Position | None, *, most: int) -> Listing | None:
-    """What a bronze table holds at `version`; None where it is more than `most` files, each of which is asked for by
-    itself. Files whose statistics say that all their events stand before `since` are left out."""
+    """What a table holds at `version`; None where it is more than `most` files, each of which is asked for by itself.
+    With `since`, a bronze table's files whose statistics say that all their events stand before it are left out."""
     used = engine(spark)
     table = kernel_class(spark, "Table").forPath(used, location).getSnapshotAsOfVersion(used, version)
     builder = table.getScanBuilder()
@@ -69,14 +74,15 @@ def listing(spark: SparkSession, location: str, version: int, since: Position | 
         return None
     of_row = kernel_class(spark, "internal.InternalScanFileUtils")
     statuses = [of_row.getAddFileStatus(row) for row in found]
+    folders = {str(status.getPath()).split("/")[-2] for status in statuses}
     deleted = any(of_row.getDeletionVectorDescriptorFromRow(row) is not None for row in found)
     metadata = table.getMetadata()
     mapped = metadata.getConfiguration().get("delta.columnMapping.mode") not in (None, "none")
     return Listing(
         columns=StructType.fromJson(json.loads(metadata.getSchemaString())),
-        files=tuple(str(status.getPath()).rpartition("/")[2] for status in statuses),
-        size=sum(int(status.getSize()) for status in statuses),
-        plain=not deleted and not mapped,
+        files={str(status.getPath()).rpartition("/")[2]: int(status.getSize()) for status in statuses},
+        features=frozenset(table.getProtocol().getWriterFeatures()),
+        plain=not deleted and not mapped and folders <= {location.rpartition("/")[2]},
     )
 
 

@@ -103,7 +103,12 @@ def sparing(session: SparkSession, *, local_source: bool, rewrite: bool) -> Iter
 
 def done(spark: SparkSession, location: str, app: str) -> int:
     """The last run whose write to the table is durable; -1 where there was none."""
-    found = snapshot(spark, location).transactions().get(app)
+    now = snapshot(spark, location)
+    known = now.checksumOpt()
+    if known.isDefined() and known.get().setTransactions().isDefined():  # else Delta computes them from its log
+        each = known.get().setTransactions().get()
+        return next((int(t.version()) for t in map(each.apply, range(each.size())) if t.appId() == app), -1)
+    found = now.transactions().get(app)
     return int(found.get()) if found.isDefined() else -1
 
 

@@ -1,4 +1,4 @@
-"""Small batches, held by the driver: read once, then a local relation for the gate and for the MERGE.
+"""Small batches and tables, held by the driver: read once, then a local relation for the gate and for the MERGE.
 
 Of a table with ten changed rows nearly all time is Spark's jobs, and each use of a batch would read it again from
 bronze. The driver holds a bounded amount, whatever the number of tables: what goes beyond stays where it lies. It reads
@@ -47,7 +47,7 @@ class Held:
             if found.size > min(BYTES_MAX, self._left):
                 return None
             self._left -= found.size
-        rows = _read(lake, plan, found)
+        rows = read(lake, bronze, found)
         if rows is None:
             with self._lock:
                 self._left += found.size  # for the tables after it
@@ -55,24 +55,28 @@ class Held:
         return local(session, rows, found.columns).where(wanted(plan, cut))
 
 
-def _read(lake: Lake, plan: TablePlan, found: Listing) -> pa.Table | None:
-    """The rows of the files; None where they are too many, or a file has not all of the table's columns as they are
-    now."""
+def read(lake: Lake, location: str, found: Listing) -> pa.Table | None:
+    """The rows of the table's files; None where they are too many, or a file has not all of the table's columns as they
+    are now."""
     filesystem, root = lake.filesystem()
-    folder = lake.table("bronze", plan.schema.name).removeprefix(lake.root)
+    folder = root + location.removeprefix(lake.root)
     parts, left = [], ROWS_MAX
     for name in found.files:
-        with filesystem.open_input_file(f"{root}{folder}/{name}") as stream, pq.ParquetFile(stream) as file:
+        with filesystem.open_input_file(f"{folder}/{name}") as stream, pq.ParquetFile(stream) as file:
             left -= file.metadata.num_rows
             if left < 0 or not _as_now(file.schema_arrow, found.columns):
                 return None
-            parts.append(file.read().replace_schema_metadata(None))
+            parts.append(file.read().select(found.columns.names).replace_schema_metadata(None))
     return pa.concat_tables(parts) if parts else None
 
 
 def _as_now(schema: pa.Schema, columns: StructType) -> bool:
-    """Whether a file has the columns, by names, order and types, all the way down."""
-    return _shape(pa.struct(list(schema))) == _shape(pa.struct(list(to_arrow_schema(columns))))
+    """Whether a file has the columns, by names, order and types, all the way down. It may have more of its own: Delta's
+    MERGE leaves two that it splits the change feed by (`_change_type`, `__is_cdc`)."""
+    if len(set(schema.names)) < len(schema.names) or not set(columns.names) <= set(schema.names):
+        return False
+    present = pa.struct([schema.field(name) for name in columns.names])
+    return _shape(present) == _shape(pa.struct(list(to_arrow_schema(columns))))
 
 
 def _shape(kind: pa.DataType) -> object:

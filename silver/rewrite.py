@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lakeward.names import spark_identifier as quoted
 from lakeward.schema import TableSchema
 from silver import delta
-from silver.columns import DELETED, META, identity, keyless, of_table, same
+from silver.columns import DELETED, META, identity, key_numbers, keyless, of_table, same
 from silver.rows import SHORT, Ending, Written
 
 
@@ -34,17 +34,11 @@ def rewrite(
     app: str,
 ) -> Written:
     """What `silver.merge.merge` does, as an overwrite."""
-    names = [f"c{i}" for i in range(len(schema.columns))]
-    differs = " OR ".join(f"NOT ({same(c, f't.c{i}', f's.c{i}')})" for i, c in enumerate(schema.columns))
-    same_columns = ", ".join(f"'{name}', t.{name}" for name in names)
-    ended = f"named_struct({same_columns}, {_ended(ending)}, 'gone', true)"
-    chosen = (
-        _present(session, location, schema, names, soft=soft)
-        .join(_new(rows, schema, names), on="id", how="full_outer")
-        .withColumn("action", F.expr(_action(differs, soft=soft, ends=ending is not None)))
-        .withColumn(
-            "row", F.expr(f"CASE action WHEN 'insert' THEN s WHEN 'update' THEN s WHEN 'end' THEN {ended} ELSE t END")
-        )
+    fields = ", ".join(f"'c{i}', t.c{i}" for i in range(len(schema.columns)))
+    ended = f"named_struct({fields}, {_ended(ending)}, 'gone', true)"
+    present = _present(session, location, schema, soft=soft)
+    chosen = decided(present, rows, schema, soft=soft, how="full_outer", ends=ending is not None).withColumn(
+        "row", F.expr(f"CASE action WHEN 'insert' THEN s WHEN 'update' THEN s WHEN 'end' THEN {ended} ELSE t END")
     )
     counts = {r[0]: r[1] for r in chosen.groupBy("action").count().collect()}
     columns = [f"row.c{i} AS {quoted(c.name)}" for i, c in enumerate(schema.columns)]
@@ -55,20 +49,31 @@ def rewrite(
     return Written(counts.get("insert", 0), counts.get("update", 0) + counts.get("end", 0), counts.get("delete", 0))
 
 
-def _present(session: SparkSession, location: str, schema: TableSchema, names: list[str], *, soft: bool) -> DataFrame:
-    """The table's rows: id, t STRUCT<c0, …, ts_ms, tx_id, tx_order, gone>, keyless."""
-    columns = [f"{column} AS {name}" for column, name in zip(of_table(schema, "t"), names, strict=True)]
+def decided(present: DataFrame, rows: DataFrame, schema: TableSchema, *, soft: bool, how: str, ends: bool) -> DataFrame:
+    """What becomes of each row of a table, and of each row to write: t and s, STRUCT<c0, …, ts_ms, tx_id, tx_order,
+    gone, …>, joined as `how` says, and `action` (see `_action`). `present` has the columns of t."""
+    names = [f"c{i}" for i in range(len(schema.columns))]
+    differs = " OR ".join(f"NOT ({same(c, f't.c{i}', f's.c{i}')})" for i, c in enumerate(schema.columns))
+    old = present.selectExpr(f"{_id(schema, names)} AS id", "struct(*) AS t", f"{keyless(schema, names)} AS keyless")
+    fields = ", ".join((*names, *SHORT, "gone"))
+    new = rows.selectExpr("kind", "image.*", *SHORT, "gone").selectExpr(
+        f"IF(kind = 'put', NULL, {_id(schema, names)}) AS id", "kind", f"struct({fields}) AS s"
+    )
+    return old.join(new, on="id", how=how).withColumn("action", F.expr(_action(differs, soft=soft, ends=ends)))
+
+
+def _present(session: SparkSession, location: str, schema: TableSchema, *, soft: bool) -> DataFrame:
+    columns = [f"{column} AS c{i}" for i, column in enumerate(of_table(schema, "t"))]
     meta = [f"t.{name} AS {short}" for (name, _), short in zip(META, SHORT, strict=True)]
     frame = session.read.format("delta").load(location).alias("t")
-    flat = frame.selectExpr(*columns, *meta, f"{f't.{DELETED}' if soft else 'false'} AS gone")
-    return flat.selectExpr(f"{identity(schema, names)} AS id", "struct(*) AS t", f"{keyless(schema, names)} AS keyless")
+    return frame.selectExpr(*columns, *meta, f"{f't.{DELETED}' if soft else 'false'} AS gone")
 
 
-def _new(rows: DataFrame, schema: TableSchema, names: list[str]) -> DataFrame:
-    """The rows to write: id, kind, s STRUCT of the same fields as t."""
-    flat = rows.selectExpr("kind", "image.*", *SHORT, "gone")
-    fields = ", ".join((*names, *SHORT, "gone"))
-    return flat.selectExpr(f"IF(kind = 'put', NULL, {identity(schema, names)}) AS id", "kind", f"struct({fields}) AS s")
+def _id(schema: TableSchema, columns: list[str]) -> str:
+    """What names a row, and is equal as MERGE's condition has it: 0.0 and -0.0 are one key."""
+    if schema.counted:
+        return identity(schema, columns)
+    return f"struct({', '.join(columns[i] for i in key_numbers(schema))})"
 
 
 def _action(differs: str, *, soft: bool, ends: bool) -> str:

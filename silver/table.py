@@ -15,7 +15,7 @@ from lakeward.lake import Lake
 from lakeward.names import sql_literal
 from lakeward.position import Position
 from lakeward.state import SilverTable
-from silver import delta, outbox
+from silver import delta, outbox, small
 from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
@@ -101,7 +101,7 @@ def write_table(
     written = Written(0, 0, 0)
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
-        written = _write_current(session, location, run, plan, batch, config)
+        written = _write_current(session, lake, location, run, plan, batch, config)
         if plan.since is not None and not soft and known is not None and not plan.repaired:
             rows = known.rows + written.inserted - written.deleted
     if rows is None:
@@ -124,7 +124,13 @@ def _keeps(config: TableConfig) -> bool:
 
 
 def _write_current(
-    session: SparkSession, location: str, run: RunPlan, plan: TablePlan, batch: Batch, config: TableConfig
+    session: SparkSession,
+    lake: Lake,
+    location: str,
+    run: RunPlan,
+    plan: TablePlan,
+    batch: Batch,
+    config: TableConfig,
 ) -> Written:
     soft = config.deletes == "soft"
     fields = delta.current_fields(plan.schema, soft=soft)
@@ -135,19 +141,22 @@ def _write_current(
         rows = _rows(None, plan, batch, soft=soft)
         delta.overwrite(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)
-    current = session.read.format("delta").load(location)
     if fresh and snapshot(session, location).numOfFiles() == 0:
         rows = _rows(None, plan, batch, soft=soft)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return Written(_count(session, location, soft=soft), 0, 0)
     if plan.repaired:  # a MERGE would update both of two rows with one key
         undouble(session, location, None if fresh else batch.passed, plan.schema, run=run.run)
-    rows = _rows(current, plan, batch, soft=soft)
-    if fresh and batch.held:
-        rows = kept(batch.events, batch.passed, rows, plan.schema)
     ending = _ending(run, plan, batch.truncation)
     # Where a table is replaced, the rows to write without a key are not the batch's alone.
     few = batch.local and ending is None
+    held = small.take(session, lake, location) if few else None
+    current = held.frame() if held else session.read.format("delta").load(location)
+    rows = _rows(current, plan, batch, soft=soft)
+    if held:
+        return held.merge(rows, plan.schema, run=run.run, soft=soft)
+    if fresh and batch.held:
+        rows = kept(batch.events, batch.passed, rows, plan.schema)
     return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few)
 
 

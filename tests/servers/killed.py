@@ -11,7 +11,10 @@ import pytest
 from lakeward import crash
 
 STREAM = [f"bronze.{m}" for m in ("before_intent", "after_intent", "between_commits", "after_commits", "after_state")]
-SILVER = [f"silver.{m}" for m in ("before_intent", "after_intent", "between_merges", "after_merges", "after_state")]
+SILVER = [
+    f"silver.{m}"
+    for m in ("before_intent", "after_intent", "before_commit", "between_merges", "after_merges", "after_state")
+]
 GOLD = ["gold.before_intent", "gold.after_intent", "gold.between_tables", "gold.after_tables", "gold.after_freshness"]
 
 
