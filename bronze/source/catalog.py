@@ -22,7 +22,7 @@ from bronze.rowfilter import condition, require_fit
 from bronze.source.server import rows
 from lakeward.config import Config, TableConfig
 from lakeward.errors import ConfigError, TerminalError
-from lakeward.names import TableName
+from lakeward.names import TableName, mysql_identifier
 from lakeward.schema import Column, TableSchema, column_from_catalog
 
 SYSTEM_SCHEMAS = ("mysql", "sys", "information_schema", "performance_schema")
@@ -30,6 +30,7 @@ RESERVED = (
     *("__ts_ms", "__transaction_id", "__transaction_order", "__deleted"),
     *("__valid_from", "__valid_to", "__is_current", "__valid_from_position", "__valid_to_position"),
 )
+_LOOKS = 3  # at a table that is listed and has no columns, before that counts as what the server shows of it
 KeyKind = Literal["primary", "unique", "configured", "row"]
 
 
@@ -76,24 +77,35 @@ def survey(conn: pymysql.Connection, config: Config) -> list[SourceTable]:
     """Every followed table with its schema or its problems. Raises ConfigError as `discover`."""
     found = _tables(conn, config)
     _check_configured(config, [t.name for t in found])
-    columns, indexes = _columns(conn, found), _indexes(conn, found)
-    for table in found:
-        _describe(table, columns.get(table.name, []), indexes.get(table.name, []), config)
-        _require_filter(conn, config, table.name, columns.get(table.name, []))
-    return found
+    return _described(conn, config, found)
 
 
 def describe(conn: pymysql.Connection, config: Config, name: TableName) -> TableSchema | None:
     """The schema of one table as it is now, None when it is not there. Raises as `discover`."""
-    table = next((t for t in _tables(conn, config, only=name)), None)
-    if table is None:
-        return None
-    columns, indexes = _columns(conn, [table]), _indexes(conn, [table])
-    _describe(table, columns.get(name, []), indexes.get(name, []), config)
-    _require_filter(conn, config, name, columns.get(name, []))
-    if table.problems:
-        raise table.problems[0]
-    return table.schema
+    for table in _described(conn, config, _tables(conn, config, only=name)):
+        if table.problems:
+            raise table.problems[0]
+        return table.schema
+    return None
+
+
+def _described(
+    conn: pymysql.Connection, config: Config, found: list[SourceTable], looks: int = _LOOKS
+) -> list[SourceTable]:
+    """`found` with their schemas or problems, without those that are gone since they were listed."""
+    columns, indexes = _columns(conn, found), _indexes(conn, found)
+    there = []
+    for table in found:
+        if columns.get(table.name):
+            _describe(table, columns[table.name], indexes.get(table.name, []), config)
+            _require_filter(conn, config, table.name, columns[table.name])
+            there.append(table)
+        elif looks:  # dropped or renamed in between, it may have come back by now
+            there += _described(conn, config, _tables(conn, config, only=table.name), looks - 1)
+        else:
+            table.problems.append(_hidden(table.name))
+            there.append(table)
+    return there
 
 
 def filter_condition(conn: pymysql.Connection, config: Config, name: TableName) -> str:
@@ -317,6 +329,14 @@ def _refused(table: TableName, why: str, column: object) -> TerminalError:
         hint=f'[tables."{table}"] exclude_columns = ["{column}"]',
         table=str(table),
         column=column,
+    )
+
+
+def _hidden(table: TableName) -> TerminalError:
+    return TerminalError(
+        f"the user may not read {table}: the server shows it no column of it",
+        hint=f"GRANT SELECT ON {'.'.join(map(mysql_identifier, table))} TO the user of [source] url",
+        table=str(table),
     )
 
 

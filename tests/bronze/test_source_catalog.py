@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from bronze.source import catalog
 from bronze.source.catalog import describe, discover, estimated_rows
 from bronze.source.connection import connect
 from lakeward.config import parse
@@ -122,3 +123,51 @@ def test_one_table_can_be_described_and_weighed(database, replicator_password) -
         assert schema.keys == ("id",)
         assert describe(conn, config, TableName(database.name, "none")) is None
         assert 250 <= estimated_rows(conn, name) <= 1000
+
+
+@pytest.mark.parametrize("ddl", ["DROP TABLE d", "RENAME TABLE d TO e"], ids=lambda d: d[:4])
+@pytest.mark.parametrize("back", [False, True], ids=["away", "back"])
+@pytest.mark.parametrize("settings", [None, {"keys": ["id"]}], ids=["plain", "configured"])
+def test_a_table_that_goes_between_its_listing_and_its_columns_is_gone_unless_it_is_back(
+    database, replicator_password, found, monkeypatch, ddl, back, settings
+) -> None:
+    database.execute("CREATE TABLE d (id INT PRIMARY KEY)")
+    listed = catalog._tables
+    going = [ddl]
+
+    def list_then_alter(conn, config, only=None):
+        tables = listed(conn, config, only)
+        while going:
+            database.execute(going.pop())
+        return tables
+
+    monkeypatch.setattr(catalog, "_tables", list_then_alter)
+    columns = catalog._columns
+
+    def columns_then_back(conn, tables):
+        result = columns(conn, tables)
+        if back:
+            monkeypatch.setattr(catalog, "_columns", columns)
+            database.execute("CREATE TABLE d (id INT PRIMARY KEY, a INT)")
+        return result
+
+    monkeypatch.setattr(catalog, "_columns", columns_then_back)
+    schemas = found(include=["d"], tables={"d": settings} if settings else None)
+    assert {name: [c.name for c in s.columns] for name, s in schemas.items()} == ({"d": ["id", "a"]} if back else {})
+
+
+def test_a_table_whose_columns_the_server_does_not_show_is_refused(database, replicator_password) -> None:
+    database.execute("CREATE TABLE d (id INT PRIMARY KEY)")
+    user = f"t{database.name}"
+    database.execute(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'p'")
+    try:
+        database.execute(f"GRANT TRIGGER ON {database.name}.* TO {user}@'127.0.0.1'")
+        config = parse({"source": {"url": f"mysql://{user}@127.0.0.1:{database.server.port}"}})
+        with (
+            contextlib.closing(connect(config.source, "p")) as conn,
+            pytest.raises(TerminalError, match=f"may not read {database.name}.d") as caught,
+        ):
+            discover(conn, config)
+        assert f"GRANT SELECT ON `{database.name}`.`d`" in str(caught.value.hint)
+    finally:
+        database.execute(f"DROP USER {user}@'127.0.0.1'")
