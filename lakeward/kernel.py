@@ -76,12 +76,14 @@ def listing(spark: SparkSession, location: str, version: int, since: Position | 
     statuses = [of_row.getAddFileStatus(row) for row in found]
     folders = {str(status.getPath()).split("/")[-2] for status in statuses}
     deleted = any(of_row.getDeletionVectorDescriptorFromRow(row) is not None for row in found)
+    joined = java_class(spark, "java.lang.String").join
     metadata = table.getMetadata()
     mapped = metadata.getConfiguration().get("delta.columnMapping.mode") not in (None, "none")
     return Listing(
         columns=StructType.fromJson(json.loads(metadata.getSchemaString())),
         files={str(status.getPath()).rpartition("/")[2]: int(status.getSize()) for status in statuses},
-        features=frozenset(table.getProtocol().getWriterFeatures()),
+        # Joined over there: to go through a set of the JVM takes a call an element, and an error at its end.
+        features=frozenset(filter(None, joined(",", table.getProtocol().getWriterFeatures()).split(","))),
         plain=not deleted and not mapped and folders <= {location.rpartition("/")[2]},
     )
 

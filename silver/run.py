@@ -234,9 +234,15 @@ class _Quality:
         # Great Expectations takes seconds to import, and a run without new events does not need it.
         from lakeward.quality import gate
 
-        begun = (plan.start, plan.generation)
         result = gate(
-            frame, schema=plan.schema, layer="silver", config=self._config, lake=self._lake, run=run, begun=begun
+            frame,
+            schema=plan.schema,
+            layer="silver",
+            config=self._config,
+            lake=self._lake,
+            run=run,
+            begun=(plan.start, plan.generation),
+            rows=plan.events,
         )
         self._results += result.results
         return result

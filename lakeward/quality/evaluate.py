@@ -14,45 +14,25 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import great_expectations as gx
 from great_expectations.core import ExpectationValidationResult
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from lakeward.errors import ConfigError
+from lakeward.quality.count import Judged, count, judge
 from lakeward.quality.frame import EVENT, Batch
-from lakeward.quality.predicates import ROW_LEVEL, Predicate, both, duplicated, predicate
+from lakeward.quality.predicates import ROW_LEVEL, both, predicate
 from lakeward.quality.rules import Rule, RuleResult
 
 EXAMPLES_MAX = 3
 EXAMPLE_RULES_MAX = 20  # failing rules of one batch that get examples
 _VALIDATING = threading.Lock()  # Great Expectations' context is one a process
-AGGREGATES_MAX = 120  # in one query; past it generated code outgrows what the JVM compiles
 _BASIC = {"result_format": {"result_format": "BASIC", "partial_unexpected_count": EXAMPLES_MAX}}
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A row-level rule, how it tells rows apart, and what it counted."""
-
-    rule: Rule
-    predicate: Predicate
-    within: Column | None  # None: every row
-    rows: int = 0  # of the rule's scope and row_condition
-    considered: int = 0  # of them, those its ignore_row_if leaves
-    nulls: int = 0  # of those, without a value in the one column it is about
-    failed: int = 0
-
-    def fails(self) -> Column:
-        """Whether a row of the flat frame fails. Never NULL. A window where the rule is about uniqueness."""
-        if self.predicate.fails is None:
-            return duplicated(self.predicate, self.within)
-        return both(self.within, self.predicate.applies, self.predicate.fails)
 
 
 def evaluate(
@@ -63,9 +43,9 @@ def evaluate(
     `masked` columns appear in no example. Raises ConfigError for a rule that cannot be evaluated on this
     table.
     """
-    by_row = [prepare(batch, rule) for rule in rules if rule.expectation.configuration.type in ROW_LEVEL]
+    by_row = [prepare(batch, rule) for rule in rules if rule.kind in ROW_LEVEL]
     try:
-        counted = {j.rule.name: j for j in _count(batch, by_row)}
+        counted = {j.rule.name: j for j in count(batch, by_row)}
     except PySparkException:
         _blame(batch, by_row)
         raise
@@ -88,11 +68,16 @@ def evaluate(
 def prepare(batch: Batch, rule: Rule) -> Judged:
     """A row-level rule with its predicate over this batch. Raises ConfigError for one that Spark cannot
     analyse."""
-    try:
-        found = predicate(rule.expectation, batch.flat)
-    except PySparkException as error:
-        raise _wrong(batch, rule, error) from error
-    return Judged(rule, found, batch.within(rule.scope))
+    # What follows from the table's schema does so in every batch, and a Column belongs to no frame.
+    there = batch.flat.sparkSession._jvm
+    kept = rule.prepared.get(there) if rule.origin is None else None
+    if kept is None:
+        try:
+            found = predicate(rule.expectation, batch.flat)
+        except PySparkException as error:
+            raise _wrong(batch, rule, error) from error
+        kept = rule.prepared[there] = judge(rule, found, batch.within(rule.scope))
+    return kept
 
 
 def _blame(batch: Batch, judged: Sequence[Judged]) -> None:
@@ -111,56 +96,6 @@ def _wrong(batch: Batch, rule: Rule, error: PySparkException) -> ConfigError:
         f"rule {rule.name!r} of {batch.schema.name} cannot be evaluated: {error.getMessage()}",
         hint=f"mend its kwargs in {rule.origin}",
     )
-
-
-def _count(batch: Batch, judged: Sequence[Judged]) -> list[Judged]:
-    """Fill in the counts: one query, or one for each AGGREGATES_MAX of them."""
-    wanted: dict[str, Column] = {}
-    names: list[tuple[str, str, str, str]] = []
-    for number, j in enumerate(judged):
-        kwargs = j.rule.expectation.configuration.kwargs
-        whole = not kwargs.get("row_condition")  # then rules of one scope share their counts
-        domain, shared = (j.within, j.rule.scope) if whole else (both(j.within, j.predicate.domain), str(number))
-        rows = considered = f"rows {shared}"
-        nulls = ""
-        wanted[rows] = F.count_if(both(domain))
-        if column := kwargs.get("column"):
-            nulls = f"nulls {shared} {column}"
-            wanted[nulls] = F.count_if(both(domain, F.col(column).isNull()))
-        else:
-            considered = f"considered {number}"
-            wanted[considered] = F.count_if(both(j.within, j.predicate.applies))
-        if j.predicate.fails is not None:
-            wanted[f"failed {number}"] = F.count_if(j.fails())
-        names.append((rows, considered, nulls, f"failed {number}"))
-    queries = [batch.flat.agg(*[column.alias(name) for name, column in part]) for part in _chunks(wanted)]
-    queries += [_duplicates(batch, j, f"failed {n}") for n, j in enumerate(judged) if j.predicate.fails is None]
-    found = _collect_one(queries)
-    return [
-        Judged(j.rule, j.predicate, j.within, found[r], found[c], found[n] if n else 0, found[f])
-        for j, (r, c, n, f) in zip(judged, names, strict=True)
-    ]
-
-
-def _chunks(wanted: dict[str, Column]) -> list[list[tuple[str, Column]]]:
-    items = list(wanted.items())
-    return [items[i : i + AGGREGATES_MAX] for i in range(0, len(items), AGGREGATES_MAX)]
-
-
-def _duplicates(batch: Batch, j: Judged, name: str) -> DataFrame:
-    """How many rows share their values with another: by grouping, which sorts nothing and carries only those
-    columns."""
-    rows = batch.flat.where(both(j.within, j.predicate.applies, j.predicate.among))
-    groups = rows.groupBy(*[F.col(c) for c in j.predicate.grouped]).agg(F.count(F.lit(1)).alias("peers"))
-    return groups.agg(F.coalesce(F.sum(F.when(F.col("peers") > 1, F.col("peers"))), F.lit(0)).alias(name))
-
-
-def _collect_one(queries: Sequence[DataFrame]) -> dict[str, int]:
-    """The values of queries of one row each, in one action."""
-    if not queries:
-        return {}
-    row = reduce(lambda a, b: a.crossJoin(b), queries).collect()[0]
-    return {name: int(value) for name, value in row.asDict().items()}
 
 
 def _verdict(judged: Judged, values: list[Any]) -> ExpectationValidationResult:

@@ -9,6 +9,7 @@ is projections: an event that passes leaves the gate as the very struct that cam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -34,6 +35,7 @@ class Batch:
     layer: GateLayer
     flat: DataFrame  # __event STRUCT, __in row, __in keyed, __op, __key …, then the source's columns under `names`
     names: dict[str, str]  # the source's column → the flat frame's
+    few: bool = False  # rows, so that what each says can be looked at here
 
     def within(self, scope: Scope) -> Column | None:
         """Whether a row of `flat` belongs to `scope`, never NULL; None where each does."""
@@ -49,10 +51,19 @@ class Batch:
         return frame.select(F.expr(f"{EVENT}.*"))
 
 
-def of_events(frame: DataFrame, schema: TableSchema, start: Position | None = None, generation: int = 0) -> Batch:
+def of_events(
+    frame: DataFrame, schema: TableSchema, start: Position | None = None, generation: int = 0, *, few: bool = False
+) -> Batch:
     """A batch of the envelope. `generation` is the table's newest snapshot, and `start` where it stands: rows
     of older ones and stream events from before it are superseded, so they are not judged by today's
     schema."""
+    columns = _flat(frame.sparkSession._jvm, schema, start, generation)
+    return Batch(schema, "silver", frame.select(*columns), _names(schema), few)
+
+
+@lru_cache(maxsize=1000)
+def _flat(jvm: object, schema: TableSchema, start: Position | None, generation: int) -> list[Column]:
+    """The columns of the flat frame, kept from batch to batch: they belong to no frame, and cost calls into the JVM."""
     names = _names(schema)
     op, source = F.coalesce(F.col("op"), F.lit("")), F.col("source")
     has_after = op.isin("c", "u", "r")
@@ -63,11 +74,8 @@ def of_events(frame: DataFrame, schema: TableSchema, start: Position | None = No
     place = [source.getField(p.removeprefix("__")).alias(p) for p in PLACE if p != CASCADE]
     place.append(F.coalesce(source.getField("cascade"), F.lit(0)).alias(CASCADE))
     values = [F.when(has_after, F.col("after").getField(n)).alias(shown) for n, shown in names.items()]
-    columns = [
-        F.struct(*[F.col(c) for c in frame.columns]).alias(EVENT),
-        *_scopes(op, _judged(start, generation)),
-    ]
-    return Batch(schema, "silver", frame.select(*columns, op.alias(OP), *place, *keys, *values), names)
+    scopes = _scopes(op, _judged(start, generation))
+    return [F.struct("*").alias(EVENT), *scopes, op.alias(OP), *place, *keys, *values]
 
 
 def of_rows(frame: DataFrame, schema: TableSchema) -> Batch:

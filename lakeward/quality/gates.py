@@ -37,6 +37,7 @@ from lakeward.quality.suites import load_suite
 from lakeward.schema import TableSchema
 
 SHARE_ROWS_MIN = 20
+FEW_ROWS_MAX = 1_000
 log = logging.getLogger(__name__)
 
 
@@ -81,14 +82,15 @@ def gate(
     config: Config,
     lake: Lake,
     run: int,
-    begun: tuple[Position, int] | None = None,
+    begun: tuple[Position | None, int] | None = None,
+    rows: int | None = None,
 ) -> GateResult:
     """Judge a batch on its way into `layer`.
 
     For `silver`, `frame` holds new events in bronze's envelope; for `gold`, changed silver rows (source
     columns, `__ts_ms` …, perhaps `_change_type` and `_commit_version`). It is read once, twice when rows
     fail. `begun` is where the table's newest snapshot stands, and its generation: looked up where it is not
-    given, in a document of all tables.
+    given, in a document of all tables. `rows` of the frame, where that is known.
 
     Raises GateStoppedError (exit code 3) when the gate stops; Data Docs of this table's results are written
     by then. Raises ConfigError for a suite that cannot be meant.
@@ -96,9 +98,8 @@ def gate(
     if layer == "silver":
         if begun is None:
             table = state.load_bronze(lake).tables.get(str(schema.name))
-            batch = of_events(frame, schema, table.start if table else None, table.generation if table else 0)
-        else:
-            batch = of_events(frame, schema, *begun)
+            begun = (table.start if table else None, table.generation if table else 0)
+        batch = of_events(frame, schema, *begun, few=rows is not None and rows <= FEW_ROWS_MAX)
     else:
         batch = of_rows(frame, schema)
     versioned = tuple(c for c in VERSIONED if layer == "gold" and c in batch.flat.columns)

@@ -8,6 +8,7 @@ fails it (`severity`), between which layers it stands (`layer`) and which of a b
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from great_expectations.core import ExpectationValidationResult
@@ -35,11 +36,21 @@ class Rule:
     scope: Scope = "row"
     threshold: float | None = None  # share of the batch's rows it may hold back; None: [quality] threshold
     origin: str | None = None  # the suite's file; None where the rule is derived from the schema
+    prepared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # JVM → what it has of the rule
+
+    @cached_property
+    def kwargs(self) -> dict[str, Any]:
+        """The expectation's, which it would put together anew each time."""
+        return self.expectation.configuration.kwargs
+
+    @cached_property
+    def kind(self) -> str:
+        return self.expectation.configuration.type
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the expectation names, as the gate's flat frame calls them."""
-        kwargs = self.expectation.configuration.kwargs
+        kwargs = self.kwargs
         single = [kwargs[k] for k in ("column", "column_A", "column_B") if kwargs.get(k) is not None]
         return tuple(single) + tuple(kwargs.get("column_list") or ())
 

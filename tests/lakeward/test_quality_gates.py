@@ -72,9 +72,9 @@ def place(tmp_path):
     return parse({"lake": {"root": "lake"}}, folder=tmp_path), Lake(str(tmp_path / "lake"))
 
 
-def judge(spark, place, events, run=1, layer="silver"):
+def judge(spark, place, events, run=1, layer="silver", rows=None):
     config, lake = place
-    return gate(frame(spark, events), schema=SCHEMA, layer=layer, config=config, lake=lake, run=run)
+    return gate(frame(spark, events), schema=SCHEMA, layer=layer, config=config, lake=lake, run=run, rows=rows)
 
 
 def docs(place) -> Path:
@@ -208,17 +208,19 @@ def test_mostly_is_great_expectations_verdict_and_lets_its_share_pass(spark, pla
         ([event(1, "c", row(None))], "key id is present"),
         ([event(1, "d", before=row(None))], "key id is present"),
         ([event(1, "d")], "key id is present"),
-        ([event(1, "c", row(1)), event(1, "c", row(1))], "each event is there once"),
+        ([event(1, "c", row(1)), event(1, "c", row(1)), event(2, "c", row(2))], "' failed for 2 of 3 events"),
     ],
 )
-def test_a_batch_that_no_server_could_have_sent_stops_the_gate(spark, place, events, rule):
+@pytest.mark.parametrize("rows", [None, 3])
+def test_a_batch_that_no_server_could_have_sent_stops_the_gate(spark, place, events, rule, rows):
     with pytest.raises(GateStoppedError) as caught:
-        judge(spark, place, events)
+        judge(spark, place, events, rows=rows)
     assert rule in str(caught.value)
 
 
-def test_two_rows_of_one_event_are_two_events(spark, place):
-    assert judge(spark, place, [event(1, "c", row(1)), event(1, "c", row(2), number=1)]).held == 0
+@pytest.mark.parametrize("rows", [None, 3])
+def test_two_rows_of_one_event_are_two_events(spark, place, rows):
+    assert judge(spark, place, [event(1, "c", row(1)), event(1, "c", row(2), number=1)], rows=rows).held == 0
 
 
 def test_a_value_that_the_schema_forbids_is_quarantined_by_a_derived_rule(spark, place):

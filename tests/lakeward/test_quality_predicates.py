@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -111,10 +112,10 @@ def rules() -> list[Rule]:
     return built
 
 
-@pytest.fixture(scope="module")
-def judged(spark):
+@pytest.fixture(scope="module", params=[False, True], ids=["any", "few"])
+def judged(spark, request):
     frame = spark.createDataFrame(rows(), DDL).repartition(2).cache()
-    batch = of_rows(frame, SCHEMA)
+    batch = replace(of_rows(frame, SCHEMA), few=request.param)
     own = rules()
     results, predicates = evaluate(batch, own)
     yield frame, batch, own, results, predicates
