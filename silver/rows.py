@@ -18,11 +18,12 @@ SHORT = ("ts_ms", "tx_id", "tx_order")
 
 @dataclass(frozen=True)
 class Written:
-    """Rows a merge inserted, updated and deleted."""
+    """Rows a merge inserted, updated and deleted, and how many the table has since, where that is known."""
 
     inserted: int
     updated: int
     deleted: int
+    rows: int | None = None  # those marked as deleted left out
 
 
 @dataclass(frozen=True)

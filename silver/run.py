@@ -179,7 +179,8 @@ def _merge_all(
             batch.hold()
             written, result = write_table(session, lake, config.table(table.schema.name), plan, table, batch, known)
         seconds = time.monotonic() - began
-        report.tables[table.name] = TableReport(**vars(written), held=batch.held, rows=result.rows, seconds=seconds)
+        counts = written.inserted, written.updated, written.deleted
+        report.tables[table.name] = TableReport(*counts, held=batch.held, rows=result.rows, seconds=seconds)
         crash.point("silver.between_merges")
         return table.name, result
 

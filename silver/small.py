@@ -51,6 +51,10 @@ class SmallTable:
     rows: pa.Table
     transaction: Any
 
+    @property
+    def empty(self) -> bool:
+        return not self.listing.files
+
     def frame(self) -> DataFrame:
         """The table, as reading it gives it."""
         return local(self.session, self.rows, self.listing.columns)
@@ -59,10 +63,13 @@ class SmallTable:
         """What `silver.merge.merge` does without an ending, in one commit, once for `run`."""
         changed = self._changed(rows, schema, soft=soft)
         actions = changed["action"].to_pylist()
-        written = Written(*(actions.count(action) for action in ("insert", "update", "delete")))
+        after = self.rows
         if actions:
-            self._commit(*self._contents(changed, schema, soft=soft), run=run)
-        return written
+            after, feed = self._contents(changed, schema, soft=soft)
+            self._commit(after, feed, run=run)
+        left = after.filter(pc.invert(after[DELETED])) if soft else after
+        inserted, updated, deleted = (actions.count(action) for action in ("insert", "update", "delete"))
+        return Written(inserted, updated, deleted, left.num_rows)
 
     def _names(self, schema: TableSchema, *, soft: bool) -> dict[str, str]:
         """The table's columns, and what a merge calls them; those alone that it writes."""
@@ -115,8 +122,9 @@ class SmallTable:
             name, size = self._write("part", rows)
             added = {"path": name, "size": size, "modificationTime": now, "stats": json.dumps(_statistics(rows))}
             actions.append({"add": added | shared})
-        name, size = self._write("_change_data/cdc", feed)
-        actions.append({"cdc": {"path": name, "size": size} | shared | {"dataChange": False}})
+        if not self.empty:  # else the feed is what was added
+            name, size = self._write("_change_data/cdc", feed)
+            actions.append({"cdc": {"path": name, "size": size} | shared | {"dataChange": False}})
         crash.point("silver.before_commit")
         parse = getattr(java_class(self.session, "org.apache.spark.sql.delta.actions.Action$"), "MODULE$").fromJson
         none = java_class(self.session, "scala.Option").empty()

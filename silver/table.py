@@ -102,7 +102,8 @@ def write_table(
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
         written = _write_current(session, lake, location, run, plan, batch, config)
-        if plan.since is not None and not soft and known is not None and not plan.repaired:
+        rows = written.rows
+        if rows is None and plan.since is not None and not soft and known is not None and not plan.repaired:
             rows = known.rows + written.inserted - written.deleted
     if rows is None:
         rows = _count(session, location, soft=soft)
@@ -140,11 +141,14 @@ def _write_current(
     if fresh and (not fits or plan.rekeyed):
         rows = _rows(None, plan, batch, soft=soft)
         delta.overwrite(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
-        return Written(_count(session, location, soft=soft), 0, 0)
-    if fresh and snapshot(session, location).numOfFiles() == 0:
+        return _loaded(session, location, soft=soft)
+    held = small.take(session, lake, location) if fresh and batch.local else None
+    if fresh and (held.empty if held else snapshot(session, location).numOfFiles() == 0):
         rows = _rows(None, plan, batch, soft=soft)
+        if held:
+            return held.merge(rows, plan.schema, run=run.run, soft=soft)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
-        return Written(_count(session, location, soft=soft), 0, 0)
+        return _loaded(session, location, soft=soft)
     if plan.repaired:  # a MERGE would update both of two rows with one key
         undouble(session, location, None if fresh else batch.passed, plan.schema, run=run.run)
     ending = _ending(run, plan, batch.truncation)
@@ -257,6 +261,11 @@ def _write_outbox(
     elif (behind := _left_behind(plan, known)) is not None:
         events = passed_so_far(session, lake, replace(plan, start=behind, partial=False), run.cut.at)
     return before | outbox.write_events(session, lake, columns, events, plan.schema, run=run.run, again=late)
+
+
+def _loaded(session: SparkSession, location: str, *, soft: bool) -> Written:
+    rows = _count(session, location, soft=soft)
+    return Written(rows, 0, 0, rows)
 
 
 def _count(session: SparkSession, location: str, *, soft: bool) -> int:

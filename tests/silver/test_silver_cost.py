@@ -47,7 +47,9 @@ def test_a_table_with_a_few_changes_starts_few_jobs(
         for name in ("first", "second")
     ]
     ledger.flush()
+    before = _jobs(ledger)
     ledger.rerun(gate)
+    assert (_jobs(ledger) - before) / len(tables) <= JOBS_MAX, "of its first load"
     for table in tables:
         ledger.update(table, {"id": 3, "name": "a"}, {"id": 3, "name": "b"})
         ledger.delete(table, {"id": 4, "name": "a"})
