@@ -10,21 +10,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from gold.published import PublishedTable
-from lakeward.config import Snowflake
+from lakeward.config import Config, Snowflake
 from lakeward.errors import ConfigError
 from snowflake.lakehouse.spelling import plain, unquoted
 from snowflake.lakehouse.storage import Storage
 
 DELTA_SUFFIX = "_DELTA"
+SHARED = ("rest", "glue")  # of [gold]; Glue can also be asked as a REST catalog, and a REST catalog may be Glue's
 
 
-def catalog_values(
-    config: Snowflake, storage: Storage, tables: Sequence[PublishedTable], *, delta: bool
-) -> dict[str, Any]:
+def catalog_values(whole: Config, storage: Storage, tables: Sequence[PublishedTable], *, delta: bool) -> dict[str, Any]:
     """What the templates ask about the catalog. A setting that is missing becomes a placeholder of `storage`.
 
-    Raises ConfigError for vended credentials without a REST catalog.
+    Raises ConfigError for vended credentials without a REST catalog, and for a catalog that gold is not in.
     """
+    config, own = whole.snowflake, whole.gold.catalog
+    if config.catalog != "object_store" and own not in SHARED:
+        raise ConfigError(
+            f'[snowflake] catalog = "{config.catalog}" with [gold] catalog = "{own}", which Snowflake cannot ask',
+            hint='publish gold in a catalog of both, [gold] catalog = "rest" or "glue", or have Snowflake read the '
+            'metadata files: [snowflake] catalog = "object_store"',
+        )
     kind, name = config.catalog, plain(config.catalog_integration, "catalog_integration")
     rest = kind in ("rest", "linked")
     if config.rest_vended_credentials and not rest:

@@ -121,7 +121,7 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
     if freshness is not None:
         values["freshness"] = _place(freshness, config, database)
         values["freshness_view"] = (*own, "FRESHNESS_NOW")
-    catalog = catalog_values(config, storage, tables, delta=bool(delta))
+    catalog = catalog_values(whole, storage, tables, delta=bool(delta))
     landing = landing_values(lake, whole, storage)
     values["schemas"] += [{"schema": schema} for schema in sorted({t["table"][:2] for t in landing["landed_tables"]})]
     if landing["landing"]:

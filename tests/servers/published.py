@@ -121,7 +121,8 @@ def case(tmp_path: Path, name: str, **more: Any) -> tuple[Lake, Config]:
     """The lake and the configuration of one of CASES; `more` for [snowflake]."""
     root, doc = CASES[name]
     sections = {"snowflake": {k: v for k, v in doc.items() if k != "landing"} | more}
-    return lake_with(tmp_path, root), parse({**sections, "landing": doc.get("landing", {})})
+    gold = {"catalog": {"rest": "rest", "linked": "rest", "glue": "glue"}.get(doc.get("catalog", ""), "hadoop")}
+    return lake_with(tmp_path, root), parse({**sections, "gold": gold, "landing": doc.get("landing", {})})
 
 
 def republished(lake: Lake, doc: dict[str, Any]) -> None:

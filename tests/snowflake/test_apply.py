@@ -198,6 +198,9 @@ def test_what_cannot_be_applied_is_refused_with_what_to_set(tmp_path):
         command.apply(app, argparse.Namespace(dry_run=False))
     with pytest.raises(ConfigError, match="hands credentials out"):
         build(lake, parse({"snowflake": {"rest_vended_credentials": True}}))
+    for catalog in ("rest", "glue", "linked"):
+        with pytest.raises(ConfigError, match=f'"{catalog}" with .gold. catalog = "jdbc", which Snowflake cannot ask'):
+            build(lake, parse({"snowflake": {"catalog": catalog}, "gold": {"catalog": "jdbc"}}))
 
 
 def test_no_name_misleads_the_reader_of_a_plan(tmp_path):
