@@ -85,7 +85,7 @@ class Ingest:
         """Catch up to `until`, or to the source's position now."""
         if self.state.intent is not None:  # first, since it moves the checkpoint; it asks nothing of the source
             finish(self.spark(), self.lake, self.state)
-        findings = check(self.connection, self.config)
+        findings = check(self.connection, self.config, self.state.tables)
         require(findings)
         if self.state.checkpoint is None:
             self.warnings += [f"{f.what} ({f.remedy})" if f.remedy else f.what for f in findings]
@@ -97,7 +97,7 @@ class Ingest:
         self._begin()
         for _ in range(ROUNDS_MAX):
             self.look_again = False
-            found = discover(self.connection, self.config)
+            found = discover(self.connection, self.config, self.state.tables)
             self._register(found)
             keys = of_tables(unlogged(self.connection, found))
             register(self.state, keys, None)
@@ -145,7 +145,7 @@ class Ingest:
         asked = self.begin_at
         if asked is None:
             return
-        found = discover(self.connection, self.config)
+        found = discover(self.connection, self.config, self.state.tables)
         seeker = Seeker(self.connection, self.settings, self.config.source.server_id)
         self.warnings += begin(self.state, found, asked, seeker.find(asked.point, self.state.epoch))
         for table in self.state.tables.values():
@@ -270,7 +270,7 @@ class Ingest:
         # The catalog may be ahead of the stream. It is not where nothing was altered around the time it is read.
         self._stream(position_now(self.connection, self.state.epoch).at)
         before = {str(s.name): self._shape_of(s) for s in suspects}
-        found = discover(self.connection, self.config)
+        found = discover(self.connection, self.config, self.state.tables)
         self._stream(position_now(self.connection, self.state.epoch).at)
         for schema in found:
             name = str(schema.name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -55,13 +55,14 @@ class SourceTable:
     problems: list[TerminalError] = field(default_factory=list)
 
 
-def discover(conn: pymysql.Connection, config: Config) -> list[TableSchema]:
-    """Schemas of the tables that `[source] include` and `exclude` pick, in name order.
+def discover(conn: pymysql.Connection, config: Config, known: Collection[str] = ()) -> list[TableSchema]:
+    """Schemas of the tables that `[source] include` and `exclude` pick, in name order. `known` are the names of those
+    that were followed before, which the configuration may go on naming when they are gone.
 
     Raises ConfigError for configuration that fits no table or column, TerminalError for columns that have no place in
     the lake (all of them in one error).
     """
-    tables = survey(conn, config)
+    tables = survey(conn, config, known)
     problems = [problem for table in tables for problem in table.problems]
     if len(problems) == 1:
         raise problems[0]
@@ -73,10 +74,10 @@ def discover(conn: pymysql.Connection, config: Config) -> list[TableSchema]:
     return [table.schema for table in tables if table.schema is not None]
 
 
-def survey(conn: pymysql.Connection, config: Config) -> list[SourceTable]:
+def survey(conn: pymysql.Connection, config: Config, known: Collection[str] = ()) -> list[SourceTable]:
     """Every followed table with its schema or its problems. Raises ConfigError as `discover`."""
     found = _tables(conn, config)
-    _check_configured(config, [t.name for t in found])
+    _check_configured(config, {*known, *(str(t.name) for t in found)})
     return _described(conn, config, found)
 
 
@@ -308,13 +309,12 @@ def _check_columns(table: TableName, settings: TableConfig, names: list[str]) ->
                 )
 
 
-def _check_configured(config: Config, followed: list[TableName]) -> None:
-    known = [str(name) for name in followed]
+def _check_configured(config: Config, known: Collection[str]) -> None:
     for name in config.tables:
         if name not in known:
             raise ConfigError(
                 f'[tables."{name}"] matches no table that is followed and that this user may read',
-                hint=_nearest(name, known),
+                hint=_nearest(name, sorted(known)),
             )
 
 

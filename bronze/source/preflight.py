@@ -8,7 +8,7 @@ possible, since a role's or a wildcard's grants are too easy to misread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pymysql
 
@@ -28,8 +28,8 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 Settings = Mapping[str, str]
 
 
-def check(conn: pymysql.Connection, config: Config) -> list[Finding]:
-    """Every finding, errors first; the connection is the replication user's. Raises ConfigError as `discover`."""
+def check(conn: pymysql.Connection, config: Config, known: Collection[str] = ()) -> list[Finding]:
+    """Every finding, errors first; the connection is the replication user's. `known` and ConfigError as `discover`."""
     flavour, version = flavour_and_version(conn)
     settings = {str(k).lower(): str(v) for k, v in rows(conn, "SHOW GLOBAL VARIABLES")}
     found = [*_version(flavour, version), *_binlog(flavour, settings), *_retention(flavour, settings)]
@@ -48,7 +48,7 @@ def check(conn: pymysql.Connection, config: Config) -> list[Finding]:
                 "Transactions Online' in the MySQL manual)",
             )
         )
-    found += check_tables(conn, config)
+    found += check_tables(conn, config, known)
     return sorted(found, key=lambda f: f.level != "error")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 import pymysql
 from pymysql.constants import ER
@@ -22,9 +23,9 @@ _ALTERED = (ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE)  # since the table was looked 
 _TRANSACTIONAL = ("innodb", "rocksdb", "myrocks", "tokudb", "ndbcluster")
 
 
-def check_tables(conn: pymysql.Connection, config: Config) -> list[Finding]:
-    """Findings about the tables that the configuration picks. Raises ConfigError as `catalog.discover`."""
-    tables = survey(conn, config)
+def check_tables(conn: pymysql.Connection, config: Config, known: Collection[str] = ()) -> list[Finding]:
+    """Findings about the tables that the configuration picks. `known` and ConfigError as `catalog.discover`."""
+    tables = survey(conn, config, known)
     if not tables:
         return [_nothing(conn, config)]
     found = [error(p.message, p.hint or "") for table in tables for p in table.problems]

@@ -96,3 +96,20 @@ def test_a_column_that_is_left_out_lands_under_no_other_name(database, lake) -> 
     assert len(rows(database, lake, table)) == 4
     assert not any(b"s3cret" in file.read_bytes() for file in Path(lake.lake.root).rglob("*") if file.is_file())
     assert not any({"open", "secret"} & set(e["after"] or {}) for e in lake.events(name))
+
+
+def test_a_table_that_the_configuration_names_may_be_dropped_and_come_back(database, lake, monkeypatch) -> None:
+    monkeypatch.setenv("LAKEWARD_MASK_KEY", "k" * 32)
+    database.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    lake.tables = {f"{database.name}.t": {"keys": ["id"], "mask": {"secret": "sha256"}, "where": "n > 0"}}
+    run(database, lake)
+    gone = run(database, lake, "DROP TABLE t", "INSERT INTO other VALUES (7)")
+    assert (gone.status, gone.dropped) == ("stopped", True)
+    assert lake.state.tables[f"{database.name}.other"].rows == 1
+    assert run(database, lake).status == "stopped", "a run that finds it gone from the beginning"
+    back = run(database, lake, TABLE, "INSERT INTO t VALUES (3, 'k', 3, 's3cret-3')")
+    assert (back.status, back.dropped) == ("streaming", False)
+    assert [row[0] for row in rows(database, lake, back)] == ['"k"']
+    lake.tables = {f"{database.name}.T2": {"keys": ["id"]}}
+    with pytest.raises(LakewardError, match=r"T2.*matches no table"):
+        run(database, lake)

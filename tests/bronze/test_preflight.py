@@ -138,8 +138,8 @@ def test_a_table_that_may_not_be_read_is_found_by_name(table) -> None:
 def test_a_table_that_is_altered_while_it_is_looked_at_does_not_count_as_unreadable(
     table, replicator_password, monkeypatch, ddl
 ) -> None:
-    def survey_then_alter(conn, config):
-        found = survey(conn, config)
+    def survey_then_alter(conn, config, known):
+        found = survey(conn, config, known)
         table.execute(ddl.format(table.name))
         return found
 
