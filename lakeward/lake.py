@@ -77,7 +77,8 @@ class Lake:
             if self.local:
                 _replace(Path(folder), name, data)
             else:
-                with fs.open_output_stream(f"{folder}/{name}") as stream:
+                # Unasked, Arrow would compress what is called .gz, which is compressed already.
+                with fs.open_output_stream(f"{folder}/{name}", compression=None) as stream:
                     stream.write(data)
         except OSError as error:
             raise lake_error(error, folder) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +143,9 @@ def test_a_lake_on_an_object_store_equals_its_source_over_a_kill_changes_and_mai
         assert killed.returncode == -9, killed.stderr[-4000:]
     remote.run("run")
     landed = remote.landed("trips")
-    assert len(landed) == 40 + 19 + 1 + 1, "the snapshot, the updates, the delete and the insert"
+    # The column's default is in no event of the rows that were there, so the table was read a second time.
+    assert Counter(event["op"] for event in landed) == {"r": 40 + 40, "u": 19, "d": 1, "c": 1}
     assert len({event["position"] for event in landed}) == len(landed)
-    assert [e["op"] for e in sorted(landed, key=itemgetter("position"))] == ["r"] * 40 + ["u"] * 19 + ["d", "c"]
     remote.run("maintain")
     assert "equals the source" in remote.run("verify")
     trips = {r["id"]: (r["n"], r["v"], r["w"]) for r in remote.published("trips").scan().to_arrow().to_pylist()}
