@@ -44,7 +44,7 @@ COLUMNS = {
 ROWS = """
     id, CAST(id % 5000 AS INT) AS driver_id,
     element_at(array('new', 'riding', 'done'), CAST(id % 3 AS INT) + 1) AS status,
-    CAST(id % 10000 / 100 AS DECIMAL(10,2)) AS fare, rand(id) * 30 AS distance_km,
+    CAST(id % 10000 / 100 AS DECIMAL(10,2)) AS fare, id * 7919 % 30000 / 1000D AS distance_km,
     CAST(TIMESTAMP_NTZ'2026-01-01 00:00:00' + make_dt_interval(0, 0, 0, id) AS TIMESTAMP_NTZ) AS requested_at,
     timestamp_millis(1767225600000 + id * 1000) AS started_at, concat('rider ', id % 100000) AS rider,
     CAST(id % 6 AS INT) AS seats, concat('{"n": ', id, ', "note": "', sha2(CAST(id AS STRING), 256), '"}') AS details,
