@@ -19,10 +19,11 @@ import pymysql
 
 from bronze.binlog.definitions import charset_of
 from bronze.rowfilter import condition, require_fit
+from bronze.snapshot.select import source_table
 from bronze.source.server import rows
 from lakeward.config import Config, TableConfig
 from lakeward.errors import ConfigError, TerminalError
-from lakeward.names import TableName, mysql_identifier
+from lakeward.names import TableName
 from lakeward.schema import Column, TableSchema, column_from_catalog
 
 SYSTEM_SCHEMAS = ("mysql", "sys", "information_schema", "performance_schema")
@@ -335,7 +336,7 @@ def _refused(table: TableName, why: str, column: object) -> TerminalError:
 def _hidden(table: TableName) -> TerminalError:
     return TerminalError(
         f"the user may not read {table}: the server shows it no column of it",
-        hint=f"GRANT SELECT ON {'.'.join(map(mysql_identifier, table))} TO the user of [source] url",
+        hint=f"GRANT SELECT ON {source_table(table)} TO the user of [source] url",
         table=str(table),
     )
 

@@ -27,6 +27,9 @@ class Judged:
     within: Column | None  # None: every row
     conditions: dict[str, Column] = field(repr=False)  # what is counted of it; rules of one scope share some
     counts: Counts
+    place: Column | None = field(
+        default=None, repr=False
+    )  # of uniqueness over an event's place: it, NULL where not counted
     rows: int = 0  # of the rule's scope and row_condition
     considered: int = 0  # of them, those its ignore_row_if leaves
     nulls: int = 0  # of those, without a value in the one column it is about
@@ -66,7 +69,10 @@ def judge(rule: Rule, predicate: Predicate, within: Column | None) -> Judged:
     if predicate.fails is not None:
         wanted[failed] = both(within, predicate.applies, predicate.fails)
     named = {name: condition.alias(name) for name, condition in wanted.items()}
-    return Judged(rule, predicate, within, named, Counts(rows, considered, nulls, failed))
+    place = None
+    if predicate.fails is None and set(predicate.grouped) <= set(PLACE):  # whole numbers: equal to Spark and to Python
+        place = F.when(both(within, predicate.applies), F.struct(*predicate.grouped))
+    return Judged(rule, predicate, within, named, Counts(rows, considered, nulls, failed), place)
 
 
 def count(batch: Batch, judged: Sequence[Judged]) -> list[Judged]:
@@ -102,16 +108,15 @@ def _by_query(batch: Batch, wanted: dict[str, Column], unique: Sequence[Judged])
 def _by_rows(batch: Batch, wanted: dict[str, Column], unique: Sequence[Judged]) -> dict[str, int]:
     """By what each row says. Spark evaluates that without a job where the driver holds the rows, and without a shuffle
     where it does not; what follows costs many times more than to look at a few rows here."""
-    placed = [j for j in unique if set(j.predicate.grouped) <= set(PLACE)]  # whole numbers, the same to Spark and here
-    places = [F.when(both(j.within, j.predicate.applies), F.struct(*j.predicate.grouped)) for j in placed]
+    placed = [j for j in unique if j.place is not None]
+    places = [j.place for j in placed if j.place is not None]
     rows = batch.flat.select(*wanted.values(), *places).collect() if wanted else []
     columns = list(zip(*rows, strict=True)) or [()] * (len(wanted) + len(places))
     found = {name: sum(values) for name, values in zip(wanted, columns[: len(wanted)], strict=True)}
     for j, values in zip(placed, columns[len(wanted) :], strict=True):
         peers = Counter(value for value in values if value is not None)
         found[j.counts.failed] = sum(n for n in peers.values() if n > 1)
-    others = [j for j in unique if j not in placed]
-    return found | _by_query(batch, {}, others)
+    return found | _by_query(batch, {}, [j for j in unique if j.place is None])
 
 
 def _duplicates(batch: Batch, j: Judged) -> DataFrame:

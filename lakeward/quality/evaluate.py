@@ -70,14 +70,17 @@ def prepare(batch: Batch, rule: Rule) -> Judged:
     analyse."""
     # What follows from the table's schema does so in every batch, and a Column belongs to no frame.
     there = batch.flat.sparkSession._jvm
-    kept = rule.prepared.get(there) if rule.origin is None else None
-    if kept is None:
-        try:
-            found = predicate(rule.expectation, batch.flat)
-        except PySparkException as error:
-            raise _wrong(batch, rule, error) from error
-        kept = rule.prepared[there] = judge(rule, found, batch.within(rule.scope))
-    return kept
+    kept: Judged | None = rule.prepared.get(there)
+    if kept is not None:
+        return kept
+    try:
+        found = predicate(rule.expectation, batch.flat)
+    except PySparkException as error:
+        raise _wrong(batch, rule, error) from error
+    judged = judge(rule, found, batch.within(rule.scope))
+    if rule.origin is None:
+        rule.prepared[there] = judged
+    return judged
 
 
 def _blame(batch: Batch, judged: Sequence[Judged]) -> None:

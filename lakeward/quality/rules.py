@@ -36,7 +36,7 @@ class Rule:
     scope: Scope = "row"
     threshold: float | None = None  # share of the batch's rows it may hold back; None: [quality] threshold
     origin: str | None = None  # the suite's file; None where the rule is derived from the schema
-    prepared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # JVM → what it has of the rule
+    prepared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # JVM → a derived rule, judged
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:

@@ -208,7 +208,10 @@ def test_mostly_is_great_expectations_verdict_and_lets_its_share_pass(spark, pla
         ([event(1, "c", row(None))], "key id is present"),
         ([event(1, "d", before=row(None))], "key id is present"),
         ([event(1, "d")], "key id is present"),
-        ([event(1, "c", row(1)), event(1, "c", row(1)), event(2, "c", row(2))], "' failed for 2 of 3 events"),
+        (
+            [event(1, "c", row(1)), event(1, "c", row(1)), event(2, "c", row(2))],
+            "each event is there once' failed for 2 of 3 events",
+        ),
     ],
 )
 @pytest.mark.parametrize("rows", [None, 3])
