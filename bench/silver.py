@@ -79,6 +79,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000], help="of the large tables")
     parser.add_argument("--changes", type=int, default=1_000_000, help="of the merge part")
+    parser.add_argument("--rounds", type=int, default=3, help="of the merge part; the best of each way counts")
     parser.add_argument("--folder", help="where the lakes are made; default: the system's")
     return parser.parse_args()
 
@@ -146,14 +147,14 @@ def _merge(spark: SparkSession, folder: Path, options: argparse.Namespace) -> No
         _by_hand_load(spark, Lake(str(root)), schema, hand)
         ledger.change(schema, mixed(rows, options.changes))
         ledger.flush()
-        rates = []
-        for gate in (None, Passing):
-            lake = _copy(root, folder / "copy")
-            taken = _timed(partial(_silver, spark, lake, gate))
-            rates.append(options.changes / taken.seconds)
-            shutil.rmtree(lake)
-        taken = _timed(partial(_by_hand, spark, Lake(str(root)), schema, hand))
-        rates.append(options.changes / taken.seconds)
+        rates = [0.0, 0.0, 0.0]
+        for _ in range(options.rounds):  # in turns, since the first in a process compiles what the others run
+            for n, way in enumerate((partial(_silver, gate=None), partial(_silver, gate=Passing), None)):
+                copied = _copy(hand if way is None else root, folder / "copy")
+                work = partial(_by_hand, spark, Lake(str(root)), schema, copied)
+                taken = _timed(work if way is None else partial(way, spark, copied))
+                rates[n] = max(rates[n], options.changes / taken.seconds)
+                shutil.rmtree(copied)
         _row(f"{rows:,}", *(f"{rate:,.0f}" for rate in rates), f"{rates[0] / rates[2]:.2f}", f"{FLINK} (seen)")
         shutil.rmtree(root)
         shutil.rmtree(hand)

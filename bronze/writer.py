@@ -24,6 +24,7 @@ from bronze.commit import DataFile, Names, rename
 from lakeward.lake import Lake, lake_error
 
 BUFFER_BYTES = 96 << 20  # of all tables together, before the largest is written out
+GROUP_ROWS = 1 << 17  # of a row group, the least that a task reads of a file
 FILE_BYTES = 512 << 20  # of Arrow data, before a file is closed and the next one begun
 _BOUNDS = ("epoch", "file", "pos")
 
@@ -125,7 +126,7 @@ class EnvelopeWriter:
                 opened = self._open[table] = self._begin(table, rows.schema)
             names = self._targets[table].names
             physical = rows if names is None else _renamed(rows, names)
-            opened.writer.write_table(physical, row_group_size=1 << 20)
+            opened.writer.write_table(physical, row_group_size=GROUP_ROWS)
         except OSError as error:
             raise lake_error(error, f"{self._base}/{self._targets[table].folder}") from error
         opened.rows += rows.num_rows

@@ -11,15 +11,17 @@ a session of its own (`catalog_session`), bound to the lake's own catalog.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeward import catalog
 from lakeward.config import Gold
+from lakeward.errors import TerminalError
 from lakeward.jvm import java_class
 from lakeward.lake import Lake
 from lakeward.names import decode_path, encode_lower, encode_path, spark_identifier
@@ -27,7 +29,7 @@ from lakeward.names import decode_path, encode_lower, encode_path, spark_identif
 CATALOG = catalog.NAME
 PREFIX = "lakeward."
 _SUMMARY = f"spark.sql.iceberg.snapshot-property.{PREFIX}"
-FILE_BYTES = 256 << 20
+FILE_BYTES = 32 << 20  # a change of one row writes so much anew; Snowflake's own tables have 16 to 128 MB
 PROPERTIES = {
     "format-version": "2",  # Snowflake: never upgraded in place
     "write.delete.mode": "copy-on-write",
@@ -137,7 +139,13 @@ def compact(session: SparkSession, name: str, files_min: int) -> bool:
     """
     stands, table = standing(session, name), load(session, name)
     assert stands is not None
-    options = {"min-input-files": str(files_min), "target-file-size-bytes": str(FILE_BYTES)}
+    options = {
+        "min-input-files": str(files_min),
+        "target-file-size-bytes": str(FILE_BYTES),
+        # What `gold.overwrite` leaves is neither small nor large.
+        "min-file-size-bytes": str(FILE_BYTES // 2),
+        "max-file-size-bytes": str(3 * FILE_BYTES),
+    }
     rewrite = actions(session).rewriteDataFiles(table).options(options)
     for key, value in stands.lakeward.items():
         rewrite = rewrite.snapshotProperty(PREFIX + key, value)
@@ -165,6 +173,34 @@ def summary(session: SparkSession, properties: Mapping[str, str]) -> Iterator[No
     finally:
         for key in properties:
             session.conf.unset(_SUMMARY + key)
+
+
+def commit_files(session: SparkSession, table: Any, gone: Iterable[Any], new: Iterable[Any]) -> None:
+    """Take data files out of `table` (from `load`) and add others, in one snapshot with `summary`'s properties.
+
+    Raises TerminalError when another program has committed since the table was loaded.
+    """
+    says = java_class(session, "org.apache.iceberg.expressions.Expressions")
+    commit = table.newOverwrite().conflictDetectionFilter(says.alwaysTrue())
+    if (current := table.currentSnapshot()) is not None:
+        commit.validateFromSnapshot(current.snapshotId())
+    commit.validateNoConflictingData().validateNoConflictingDeletes()
+    for file in gone:
+        commit.deleteFile(file)
+    for file in new:
+        commit.addFile(file)
+    for key, value in session.conf.getAll.items():
+        if key.startswith(_SUMMARY):
+            commit.set(PREFIX + key.removeprefix(_SUMMARY), value)
+    try:
+        commit.commit()
+    except Py4JJavaError as error:
+        if "ValidationException" not in str(error):
+            raise
+        raise TerminalError(
+            f"another program has changed {table.name()} while gold was merging into it",
+            hint="let nothing else write there; run `lakeward gold` again, which makes the table anew from silver",
+        ) from error
 
 
 def replace(frame: DataFrame, name: str) -> None:

@@ -34,6 +34,7 @@ from silver.events import not_before
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
+DELTA_FILE_BYTES = 256 << 20  # of silver's and bronze's; gold's files are smaller
 FILES_MIN = 5  # of a table or partition, before they are worth rewriting
 _SETTINGS = {
     # Nobody else writes while the lake is held, and readers have `keep_days`, whatever Delta thinks of that.
@@ -43,8 +44,8 @@ _SETTINGS = {
     # VACUUM lists a table's folders by so many tasks, however few the folders are; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # What was put together once is not again at every run.
-    "spark.databricks.delta.optimize.minFileSize": str(iceberg.FILE_BYTES // 2),
-    "spark.databricks.delta.optimize.maxFileSize": str(iceberg.FILE_BYTES),
+    "spark.databricks.delta.optimize.minFileSize": str(DELTA_FILE_BYTES // 2),
+    "spark.databricks.delta.optimize.maxFileSize": str(DELTA_FILE_BYTES),
 }
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from gold.changes import CHANGE, NET, VERSION, value_keys
+from gold.overwrite import overwrite
 from lakeward.names import spark_identifier
 
 GONE = "__lakeward_gone"
@@ -25,16 +26,8 @@ def lowered(frame: DataFrame) -> DataFrame:
 def merge_keyed(changes: DataFrame, name: str, keys: Sequence[str]) -> None:
     """Make the table `name` say what `changes` (as `changes.last_per_key` gives them) say of each key."""
     source = lowered(changes.withColumn(GONE, _gone()))
-    columns = [spark_identifier(c) for c in source.columns if c != GONE]
-    on = " AND ".join(f"t.{k} <=> s.{k}" for k in (spark_identifier(key.lower()) for key in keys))
-    with _view(source) as view:
-        source.sparkSession.sql(
-            f"MERGE INTO {name} t USING {view} s ON {on}"
-            f" WHEN MATCHED AND s.{GONE} THEN DELETE"
-            f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{c} = s.{c}' for c in columns)}"
-            f" WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT ({', '.join(columns)})"
-            f" VALUES ({', '.join(f's.{c}' for c in columns)})"
-        )
+    named = [spark_identifier(key.lower()) for key in keys]
+    overwrite(source.select(*named), source.where(~F.col(GONE)).drop(GONE), name)
 
 
 def merge_counted(changes: DataFrame, name: str) -> None:

@@ -34,9 +34,12 @@ def merge(
     ending: Ending | None,
     app: str = APP_ID,
     few: bool = False,
+    dense: bool = False,
 ) -> Written:
     """MERGE `rows` (see `silver.current`) into the table, once for (`app`, `run`). With `ending`, rows with a key that
-    no row names are deleted. `few`, without an `ending`: the driver can hold `rows`, so they are computed once."""
+    no row names are deleted. `few`, without an `ending`: the driver can hold `rows`, so they are computed once.
+    `dense`: they change so much of the table that its files are sooner written anew than given deletion vectors, for
+    which the table is joined with them once more."""
     if needed(schema):
         return rewrite(session, location, rows, schema, run=run, soft=soft, ending=ending, app=app)
     target = DeltaTable.forPath(session, location).alias("t")
@@ -74,7 +77,8 @@ def merge(
             builder = builder.whenNotMatchedBySourceUpdate(f"{has_key} AND NOT t.{DELETED}", set=gone)
         else:
             builder = builder.whenNotMatchedBySourceDelete(has_key)
-    with once(session, app, run), sparing(session, local_source=few, rewrite=size <= REWRITTEN_BYTES_MAX):
+    rewritten = dense or size <= REWRITTEN_BYTES_MAX
+    with once(session, app, run), sparing(session, local_source=few, rewrite=rewritten):
         result = builder.execute()
     row = result.first() if result is not None else None
     if row is None:

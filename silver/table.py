@@ -26,6 +26,8 @@ from silver.replay import passed_so_far
 from silver.rows import Ending, Written, as_table
 from silver.undouble import undouble
 
+DENSE = 0.5  # events for each row of a table from where on its files are written anew
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -101,7 +103,7 @@ def write_table(
     written = Written(0, 0, 0)
     rows = None
     if delta.done(session, location, delta.APP_ID) < run.run:
-        written = _write_current(session, lake, location, run, plan, batch, config)
+        written = _write_current(session, lake, location, run, plan, batch, config, known)
         rows = written.rows
         if rows is None and plan.since is not None and not soft and known is not None and not plan.repaired:
             rows = known.rows + written.inserted - written.deleted
@@ -132,6 +134,7 @@ def _write_current(
     plan: TablePlan,
     batch: Batch,
     config: TableConfig,
+    known: SilverTable | None,
 ) -> Written:
     soft = config.deletes == "soft"
     fields = delta.current_fields(plan.schema, soft=soft)
@@ -161,7 +164,8 @@ def _write_current(
         return held.merge(rows, plan.schema, run=run.run, soft=soft)
     if fresh and batch.held:
         rows = kept(batch.events, batch.passed, rows, plan.schema)
-    return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few)
+    dense = not fresh and known is not None and plan.events > DENSE * known.rows
+    return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few, dense=dense)
 
 
 def _rows(current: DataFrame | None, plan: TablePlan, batch: Batch, *, soft: bool) -> DataFrame:

@@ -41,6 +41,13 @@ def test_cores_are_read_from_the_master(master, cores):
     assert lakeward_spark._cores_of(master) == cores
 
 
+@pytest.mark.parametrize(("gib", "heap"), [(1, 2048), (16, 2730), (24, 4096), (256, 4096)])
+def test_the_heap_follows_the_memory_of_the_machine(monkeypatch, gib, heap):
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.get)
+    monkeypatch.setattr("pathlib.Path.read_text", lambda _path: "max\n")
+    assert lakeward_spark._heap() == f"{heap}m"
+
+
 def test_a_relative_lake_is_made_absolute_and_a_url_stays():
     assert lakeward_spark._absolute("lake").startswith("/")
     assert lakeward_spark._absolute("s3a://bucket/lake/") == "s3a://bucket/lake"

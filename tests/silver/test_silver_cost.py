@@ -33,7 +33,12 @@ from silver.prune import RANGES_MAX, ranges, touched
 JOBS_MAX = 2  # of a table with a handful of changes, its gate included; it was 32, and 8 by Delta's own MERGE
 COMMANDS_MAX = 900  # of such a table to the JVM, its gate left out; PySpark sends them one by one
 GATE_COMMANDS_MAX = 150  # of its gate, where an earlier batch of the table has made the conditions
-LARGE = {"silver.small.BYTES_MAX": -1, "silver.merge.REWRITTEN_BYTES_MAX": -1, "silver.prune.LISTED_BYTES_MIN": 0}
+LARGE = {
+    "silver.small.BYTES_MAX": -1,
+    "silver.merge.REWRITTEN_BYTES_MAX": -1,
+    "silver.prune.LISTED_BYTES_MIN": 0,
+    "silver.table.DENSE": 1_000_000,
+}
 
 
 @pytest.mark.parametrize("gated", [False, True], ids=["passing", "gated"])
@@ -97,6 +102,25 @@ def test_a_small_batch_reads_only_the_files_of_its_keys(
     ledger.silver()
     table, later = ledger.read(pairs).alias("t"), pa.table({"c0": [2_000_000], "c1": [1]})
     assert _bytes(table.where(" AND ".join(touched(pairs, later, 0)))) < _bytes(table) / 2
+
+
+def test_a_batch_that_changes_most_of_a_table_gives_its_files_no_deletion_vectors(
+    ledger: Any, make_schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LARGE.items():
+        if name != "silver.table.DENSE":
+            monkeypatch.setattr(name, value)
+    rows = [{"id": n, "v": "old"} for n in range(10)]
+    many = ledger.follow(make_schema("many", {"id": "int", "v": "text"}, ("id",)), rows)
+    ledger.silver()
+    for batch, vectors in ((rows[:6], False), (rows[6:8], True)):
+        for row in batch:
+            ledger.update(many, row, row | {"v": "new"})
+        ledger.silver()
+        log = sorted(Path(ledger.location(many)).glob("_delta_log/*.json"))[-1].read_text()
+        assert ("deletionVector" in log.replace("DeletionVectors", "")) == vectors
+    assert ledger.content(many) == Counter((n, "new" if n < 8 else "old") for n in range(10))
+    ledger.assert_told_truly(many)
 
 
 def test_the_ranges_of_keys_hold_each_key_and_the_widest_gaps_are_left_out() -> None:

@@ -25,7 +25,12 @@ SIZES: list[dict[str, int]] = [  # how large Silver takes a table and its batch 
     {"silver.small.BYTES_MAX": -1, "silver.local.ROWS_MAX": -1},
     {},
     {"silver.small.BYTES_MAX": -1},
-    {"silver.small.BYTES_MAX": -1, "silver.merge.REWRITTEN_BYTES_MAX": -1, "silver.prune.LISTED_BYTES_MIN": 0},
+    {
+        "silver.small.BYTES_MAX": -1,
+        "silver.merge.REWRITTEN_BYTES_MAX": -1,
+        "silver.prune.LISTED_BYTES_MIN": 0,
+        "silver.table.DENSE": 1_000_000,
+    },
 ]
 SEEDS = [int(s) for s in os.environ.get("LAKEWARD_TEST_SEEDS", "1").split(",")]
 VALUES: dict[str, list[Any]] = {
