@@ -45,8 +45,11 @@ def overwrite(keys: DataFrame, rows: DataFrame, name: str) -> None:
         (F.col(spark_identifier(k)).eqNullSafe(F.col(f"{_KEY}{i}")) for i, k in enumerate(keys.columns)),
     )
     narrow = F.broadcast(own) if few else own
-    held = session.table(name).where(_within(spans)).select(*map(_quoted, keys.columns), "_file")
-    paths = {row[0] for row in held.join(narrow, on=on, how="left_semi").select("_file").distinct().collect()}
+    paths: set[str] = set()
+    if (current := table.currentSnapshot()) is not None:
+        held = session.read.option("versionAsOf", str(current.snapshotId())).table(name).where(_within(spans))
+        found = held.select(*map(_quoted, keys.columns), "_file").join(narrow, on=on, how="left_semi")
+        paths = {row[0] for row in found.select("_file").distinct().collect()}
     tasks = [task for task in _tasks(session, table, spans) if task.file().location() in paths] if paths else []
     assert len(tasks) == len(paths), "a data file that was read is not in the table"
     size = sum(task.length() for task in tasks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import types as T
@@ -80,14 +82,16 @@ def test_keys_of_several_columns_and_without_a_value_find_their_rows(shop, joine
     assert sorted(r.note for r in session.table(name).collect()) == ["a", "changed", "new"]
 
 
-def test_what_another_program_commits_meanwhile_is_not_written_over(shop, trips, monkeypatch):
-    commit = gold.iceberg.commit_files
+@pytest.mark.parametrize("before", ["gold.overwrite._spans", "gold.iceberg.commit_files"])
+def test_what_another_program_commits_meanwhile_is_not_written_over(shop, trips, monkeypatch, before):
+    module, _, called = before.rpartition(".")
+    real = getattr(importlib.import_module(module), called)
 
-    def late(session, table, gone, new) -> None:
+    def late(*arguments):
         shop.session().sql(f"INSERT INTO {shop.published('shop.trips').identifier} VALUES (11, 'theirs', 1, 't', 0)")
-        commit(session, table, gone, new)
+        return real(*arguments)
 
-    monkeypatch.setattr(gold.iceberg, "commit_files", late)
+    monkeypatch.setattr(before, late)
     shop.spark.sql(f"UPDATE {trips} SET status = 'done' WHERE id = 11")
     shop.cut()
     with pytest.raises(TerminalError, match="another program has changed"):
