@@ -58,7 +58,7 @@ peers: $(PEERS_READY) ## Make .venv-peers, the loaders that benchmarks measure b
 test: setup readers ## Run every test
 	@$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
-bench: setup peers ## Measure beside peers (docs/performance.md): PART=snapshot, silver, or binlog, 15 min
+bench: setup peers ## Measure beside peers (docs/performance.md): PART=snapshot, silver, stream, gold, verify, or binlog, 15 min
 	@$(VENV)/bin/python -m bench.$(or $(PART),binlog) $(ARGS)
 
 lint: setup ## Check style, types and which package imports which

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from servers.running import running
 
+from bench.lakes import lake_of
 from bench.machine import shape
 from bench.workloads import ROWS, SCHEMA, WORKLOADS, prepare
 from bronze.snapshot.read import read_exact
@@ -22,7 +23,6 @@ from bronze.source.connection import connect
 from lakeward.cli.app import App
 from lakeward.cli.proof import prove
 from lakeward.cli.stages import bronze_stage, silver_stage
-from lakeward.embedded.replicator import EVERY_SCHEMA, ensure_replicator
 from lakeward.embedded.server import EmbeddedServer
 from lakeward.names import TableName
 from lakeward.state import load_bronze
@@ -45,7 +45,7 @@ def main() -> None:
         )
         prepare(server, [WORKLOAD])
         _fill(server, options.rows)
-        app = _app(server)
+        app = lake_of(server, TABLE)
         bronze_stage(app)
         silver_stage(app)
         _measure(server, app, options.rounds)
@@ -117,17 +117,6 @@ def _fill(server: EmbeddedServer, rows: int) -> None:
                 f"INSERT INTO {WORKLOAD.table} SELECT {WORKLOAD.values(i)} FROM bench_tools.n a, bench_tools.n b "
                 f"WHERE {i} < {rows} ORDER BY a.i, b.i"
             )
-
-
-def _app(server: EmbeddedServer) -> App:
-    folder = Path(server.folder) / "lake"
-    folder.mkdir()
-    (folder / "password").write_text(ensure_replicator(server, [EVERY_SCHEMA]))
-    (folder / "lakeward.toml").write_text(
-        f'[source]\nurl = "mysql://replicator@127.0.0.1:{server.port}"\npassword = "file:{folder}/password"\n'
-        f'include = ["{TABLE}"]\n[lake]\nroot = "{folder}/lake"\n'
-    )
-    return App(str(folder / "lakeward.toml"))
 
 
 def _row(*cells: str) -> None:
