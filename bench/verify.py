@@ -59,8 +59,8 @@ def _measure(server: EmbeddedServer, app: App, rounds: int) -> None:
     peers: dict[str, Callable[[], object]] = {
         "SELECT COUNT(*)": lambda: _query(server, "SELECT COUNT(*)"),
         "checksum by the server, CRC32": lambda: _query(server, f"SELECT BIT_XOR(CRC32({text}))"),
-        "checksum by the server, 64 bits of MD5": lambda: _query(
-            server, f"SELECT SUM(CAST(CONV(LEFT(MD5({text}), 16), 16, 10) AS UNSIGNED))"
+        "checksum by the server, 64 bits of SHA-256": lambda: _query(
+            server, f"SELECT SUM(CAST(CONV(LEFT(SHA2({text}, 256), 16), 16, 10) AS UNSIGNED))"
         ),
         "plain full read to Arrow": lambda: _read(app),
         "lakeward verify, Spark up": lambda: _proved(app, True),
