@@ -7,7 +7,10 @@ the data files by Arrow, as bronze has written them, so that Spark need not look
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from bronze.writer import GROUP_ROWS
 from lakeward.kernel import Listing, listing
 from lakeward.lake import Lake
 from lakeward.position import Position
@@ -25,6 +29,8 @@ ROWS_MAX = 20_000  # of one table
 FILES_MAX = 200
 BYTES_MAX = 4 << 20  # of one table's data files, compressed
 RUN_BYTES_MAX = 32 << 20  # of all tables of a run
+PIECE_BYTES = 64 << 20
+_BATCH_ROWS = 16_384
 
 
 class Held:
@@ -55,22 +61,63 @@ class Held:
         return local(session, rows, found.columns).where(wanted(plan, cut))
 
 
-def read(lake: Lake, location: str, found: Listing) -> pa.Table | None:
-    """The rows of the table's files; None where they are too many, or a file has not all of the table's columns as they
-    are now."""
-    filesystem, root = lake.filesystem()
-    folder = root + location.removeprefix(lake.root)
-    parts, left = [], ROWS_MAX
+def read(
+    lake: Lake,
+    location: str,
+    found: Listing,
+    *,
+    columns: Sequence[str] | None = None,
+    rows_max: int | None = None,
+    memory_max: int = sys.maxsize,
+) -> pa.Table | None:
+    """The rows of the table's files, of these columns where some are named (`outer.field` for one of a struct); None
+    where they are more than `rows_max` (ROWS_MAX) or take more memory, or a file has not all of the table's columns as
+    they are now."""
+    parts: list[pa.Table] = []
+    rows, memory = ROWS_MAX if rows_max is None else rows_max, memory_max
     for name in found.files:
-        with filesystem.open_input_file(f"{folder}/{name}") as stream, pq.ParquetFile(stream) as file:
-            left -= file.metadata.num_rows
-            if left < 0 or not _as_now(file.schema_arrow, found.columns):
+        with opened(lake, location, name) as file:
+            rows -= file.metadata.num_rows
+            if rows < 0 or not as_now(file.schema_arrow, found.columns):
                 return None
-            parts.append(file.read().select(found.columns.names).replace_schema_metadata(None))
+            for piece in pieces(file, columns or found.columns.names):
+                memory -= piece.nbytes
+                if memory < 0:
+                    return None
+                parts.append(piece)
     return pa.concat_tables(parts) if parts else None
 
 
-def _as_now(schema: pa.Schema, columns: StructType) -> bool:
+@contextmanager
+def opened(lake: Lake, location: str, name: str) -> Iterator[pq.ParquetFile]:
+    """A data file of the table."""
+    filesystem, root = lake.filesystem()
+    path = f"{root}{location.removeprefix(lake.root)}/{name}"
+    with filesystem.open_input_file(path) as stream, pq.ParquetFile(stream) as file:
+        yield file
+
+
+def pieces(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Its rows in their order, as many at once as make a row group, or as take PIECE_BYTES."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns)):
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GROUP_ROWS or size >= PIECE_BYTES:
+            yield _joined(held, columns)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _joined(held, columns)
+
+
+def _joined(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.Table:
+    table = pa.Table.from_batches(batches).replace_schema_metadata(None)
+    outer = dict.fromkeys(name.partition(".")[0] for name in columns)  # awkward names are in no plain file
+    return table.select(list(outer)).combine_chunks()
+
+
+def as_now(schema: pa.Schema, columns: StructType) -> bool:
     """Whether a file has the columns, by names, order and types, all the way down. It may have more of its own: Delta's
     MERGE leaves two that it splits the change feed by (`_change_type`, `__is_cdc`)."""
     if len(set(schema.names)) < len(schema.names) or not set(columns.names) <= set(schema.names):

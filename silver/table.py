@@ -15,7 +15,7 @@ from lakeward.lake import Lake
 from lakeward.names import sql_literal
 from lakeward.position import Position
 from lakeward.state import SilverTable
-from silver import delta, outbox, small
+from silver import bulk, delta, outbox, small
 from silver.columns import DELETED, refuse_collisions
 from silver.current import counted, kept, keyed
 from silver.events import Truncation
@@ -26,7 +26,9 @@ from silver.replay import passed_so_far
 from silver.rows import Ending, Written, as_table
 from silver.undouble import undouble
 
-DENSE = 0.5  # events for each row of a table from where on its files are written anew
+# Events for each row of a table, from where on a batch
+BULK = 0.05  # is merged by Arrow, which writes the files of its keys anew
+DENSE = 0.5  # has MERGE do that too, instead of giving them deletion vectors
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,10 @@ def _write_current(
         rows = _rows(None, plan, batch, soft=soft)
         if held:
             return held.merge(rows, plan.schema, run=run.run, soft=soft)
+        if not (batch.held or batch.truncation or plan.repaired):
+            written = bulk.merge(session, lake, location, plan, run.cut.at, run=run.run, soft=soft)
+            if written is not None:
+                return replace(written, rows=None if soft else written.inserted)
         delta.append(as_table(rows, plan.schema, soft=soft), location, app=delta.APP_ID, run=run.run)
         return _loaded(session, location, soft=soft)
     if plan.repaired:  # a MERGE would update both of two rows with one key
@@ -158,14 +164,20 @@ def _write_current(
     # Where a table is replaced, the rows to write without a key are not the batch's alone.
     few = batch.local and ending is None
     held = small.take(session, lake, location) if few else None
+    share = 0.0 if fresh or known is None or not plan.events else plan.events / max(known.rows, 1)
+    if share > BULK and not (held or ending or batch.held or plan.repaired):
+        written = bulk.merge(session, lake, location, plan, run.cut.at, run=run.run, soft=soft)
+        if written is not None:
+            return written
     current = held.frame() if held else session.read.format("delta").load(location)
     rows = _rows(current, plan, batch, soft=soft)
     if held:
         return held.merge(rows, plan.schema, run=run.run, soft=soft)
     if fresh and batch.held:
         rows = kept(batch.events, batch.passed, rows, plan.schema)
-    dense = not fresh and known is not None and plan.events > DENSE * known.rows
-    return merge(session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few, dense=dense)
+    return merge(
+        session, location, rows, plan.schema, run=run.run, soft=soft, ending=ending, few=few, dense=share > DENSE
+    )
 
 
 def _rows(current: DataFrame | None, plan: TablePlan, batch: Batch, *, soft: bool) -> DataFrame:

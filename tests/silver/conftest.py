@@ -6,6 +6,8 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,22 @@ from lakeward.state import BronzeState, BronzeTable, load_silver, save_bronze
 from silver import run as silver_run
 
 Row = dict[str, Any]
+KINDS: dict[str, list[Any]] = {
+    "bigint unsigned": [Decimal(2**64 - 1), Decimal(0)],
+    "decimal(38,10)": [Decimal("-9999999999999999999999999999.9999999999"), None],
+    "double": [-0.0, 5e-324],
+    "float": [16777216.0, None],
+    "date": [date(1, 1, 1), date(9999, 12, 31)],
+    "datetime(6)": [datetime.fromisoformat(at) for at in ("0001-01-01T00:00:00.000001", "9999-12-31T23:59:59.999999")],
+    "timestamp(6)": [datetime.fromisoformat(at) for at in ("1970-01-01T00:00:01", "2038-01-19T03:14:07.999999")],
+    "varchar(9)": ["a \x00 é\U0001f600", ""],
+    "varbinary(9)": [b"\x00\xff", b""],
+    "json": ['{"a": 1.0}', None],
+    "bit(64)": [Decimal(2**64 - 1), None],
+    "point": [(4326, b"\x01\x02"), None],
+    "vector(3)": [[1.5, -0.0, 3.0], None],
+    "tinyint(1)": [1, None],
+}
 META = ("__ts_ms", "__transaction_id", "__transaction_order")
 
 
@@ -241,3 +259,9 @@ def ledger(spark: SparkSession, tmp_path: Path) -> Ledger:
 @pytest.fixture(scope="session")
 def make_schema() -> Callable[..., TableSchema]:
     return table_schema
+
+
+@pytest.fixture
+def kinds() -> dict[str, list[Any]]:
+    """Two values of each kind of column."""
+    return dict(KINDS)

@@ -37,6 +37,7 @@ LARGE = {
     "silver.small.BYTES_MAX": -1,
     "silver.merge.REWRITTEN_BYTES_MAX": -1,
     "silver.prune.LISTED_BYTES_MIN": 0,
+    "silver.bulk.TABLE_BYTES_MAX": -1,
     "silver.table.DENSE": 1_000_000,
 }
 
@@ -176,9 +177,9 @@ def test_what_bronze_writes_of_any_type_can_be_held(make_schema: Any) -> None:
     schema = make_schema("every", {"id": "int", **columns}, ("id",))
     written, read = envelope_arrow(schema.image()), struct(envelope_ddl(schema))
     assert len(columns) > 30
-    assert local._as_now(written, read)
+    assert local.as_now(written, read)
     other = struct(envelope_ddl(make_schema("every", {"id": "bigint", **columns}, ("id",))))
-    assert not local._as_now(written, other)
+    assert not local.as_now(written, other)
 
 
 def test_the_driver_holds_nothing_of_an_earlier_generation(ledger: Any, make_schema: Any) -> None:

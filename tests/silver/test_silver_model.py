@@ -22,11 +22,13 @@ from lakeward.schema import TableSchema
 from lakeward.state import load_silver
 
 SIZES: list[dict[str, int]] = [  # how large Silver takes a table and its batch to be: each way of writing is tried
-    {"silver.small.BYTES_MAX": -1, "silver.local.ROWS_MAX": -1},
+    {"silver.small.BYTES_MAX": -1, "silver.local.ROWS_MAX": -1, "silver.bulk.TABLE_BYTES_MAX": -1},
     {},
+    {"silver.small.BYTES_MAX": -1, "silver.bulk.TABLE_BYTES_MAX": -1},
     {"silver.small.BYTES_MAX": -1},
     {
         "silver.small.BYTES_MAX": -1,
+        "silver.bulk.TABLE_BYTES_MAX": -1,
         "silver.merge.REWRITTEN_BYTES_MAX": -1,
         "silver.prune.LISTED_BYTES_MIN": 0,
         "silver.table.DENSE": 1_000_000,
