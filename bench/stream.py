@@ -31,6 +31,7 @@ from lakeward.names import TableName
 
 WORKLOAD = WORKLOADS["a"]
 PATTERN = "uiuid"  # a transaction a letter
+SETTLED_S, HISTORY = 60, 100  # at most so long, until so many transactions are unpurged
 
 
 def main() -> None:
@@ -53,6 +54,7 @@ def main() -> None:
             file = _new_file(server)
             _write(server, live, options.rows + n * options.changes, changes, last=-1 - n)
             rounds.append((file, -1 - n))
+            _settled(server)
             began = time.monotonic()
             bronze_stage(app)
             between = time.monotonic()
@@ -70,6 +72,17 @@ def main() -> None:
     print("\n| changes | into rows | Lakeward, changes a second | Flink CDC into Iceberg | ratio |")
     print("| --- | --- | --- | --- | --- |")
     print(f"| {options.changes:,} | {options.rows:,} | {best[0]:,.0f} | {best[1]:,.0f} | {best[0] / best[1]:.2f} |")
+
+
+def _settled(server: EmbeddedServer) -> None:
+    """Wait until the server has purged what it wrote: Flink's rounds come after all of it."""
+    until = time.monotonic() + SETTLED_S
+    with server.admin() as connection, connection.cursor() as cursor:
+        while time.monotonic() < until:
+            cursor.execute("SHOW STATUS LIKE 'Innodb_history_list_length'")
+            if int(cursor.fetchall()[0][1]) < HISTORY:
+                return
+            time.sleep(1)
 
 
 def _new_file(server: EmbeddedServer) -> str:

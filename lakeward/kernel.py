@@ -13,11 +13,39 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+from py4j.java_gateway import get_field
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from lakeward.jvm import java_class
 from lakeward.position import Position
+
+
+@dataclass(frozen=True)
+class DeletionVector:
+    """Which rows of a data file are the table's no more."""
+
+    _spark: SparkSession
+    _location: str
+    _descriptor: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """As a log has it."""
+        of = self._descriptor
+        found: dict[str, Any] = {"storageType": of.getStorageType(), "pathOrInlineDv": of.getPathOrInlineDv()}
+        if of.getOffset().isPresent():
+            found["offset"] = int(of.getOffset().get())
+        return {**found, "sizeInBytes": int(of.getSizeInBytes()), "cardinality": int(of.getCardinality())}
+
+    def rows(self) -> np.ndarray:
+        """Their numbers in the file, in their order."""
+        load = kernel_class(self._spark, "internal.deletionvectors.DeletionVectorUtils").loadNewDvAndBitmap
+        numbers = get_field(load(engine(self._spark), self._location, self._descriptor), "_2").toArray()
+        # At once: of an array of the JVM each element is a call.
+        held = java_class(self._spark, "java.nio.ByteBuffer").allocate(8 * len(numbers))
+        held.asLongBuffer().put(numbers)
+        return np.frombuffer(held.array(), dtype=">i8").astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -27,7 +55,8 @@ class Listing:
     columns: StructType
     files: Mapping[str, int]  # their names in the table's folder, and their sizes in bytes
     features: frozenset[str]  # that a writer has to know
-    plain: bool  # the files lie in the folder itself, and all their rows are the table's, under its columns' names
+    plain: bool  # the files lie in the folder itself, and have the table's columns under their names
+    vectors: Mapping[str, DeletionVector]  # by the files that have one
 
     @property
     def size(self) -> int:
@@ -75,16 +104,18 @@ def listing(spark: SparkSession, location: str, version: int, since: Position | 
     of_row = kernel_class(spark, "internal.InternalScanFileUtils")
     statuses = [of_row.getAddFileStatus(row) for row in found]
     folders = {str(status.getPath()).split("/")[-2] for status in statuses}
-    deleted = any(of_row.getDeletionVectorDescriptorFromRow(row) is not None for row in found)
+    names = [str(status.getPath()).rpartition("/")[2] for status in statuses]
+    vectors = {name: of_row.getDeletionVectorDescriptorFromRow(row) for name, row in zip(names, found, strict=True)}
     joined = java_class(spark, "java.lang.String").join
     metadata = table.getMetadata()
     mapped = metadata.getConfiguration().get("delta.columnMapping.mode") not in (None, "none")
     return Listing(
         columns=StructType.fromJson(json.loads(metadata.getSchemaString())),
-        files={str(status.getPath()).rpartition("/")[2]: int(status.getSize()) for status in statuses},
+        files={name: int(status.getSize()) for name, status in zip(names, statuses, strict=True)},
         # Joined over there: to go through a set of the JVM takes a call an element, and an error at its end.
         features=frozenset(filter(None, joined(",", table.getProtocol().getWriterFeatures()).split(","))),
-        plain=not deleted and not mapped and folders <= {location.rpartition("/")[2]},
+        plain=not mapped and folders <= {location.rpartition("/")[2]},
+        vectors={name: DeletionVector(spark, location, found) for name, found in vectors.items() if found is not None},
     )
 
 

@@ -65,7 +65,7 @@ def merge(
     with _one_at_a_time:
         table = files.take(session, lake, location, bytes_max=TABLE_BYTES_MAX)
         events = listing(session, bronze, plan.bronze_version, plan.since, most=FILES_MAX)
-        if table is None or events is None or not events.plain or not _comparable(table, plan.schema):
+        if table is None or events is None or not events.plain or events.vectors or not _comparable(table, plan.schema):
             return None
         changes = last_changes(lake, plan, cut, events, memory_max=MEMORY_MAX)
         if changes is None:
@@ -74,7 +74,7 @@ def merge(
         if plan.since is None:
             return merging.load(bronze, events, plan.generation, run=run)
         found = _found(table, changes, plan.schema)
-        return None if found is None else merging.write(*found, run=run)
+        return None if found is None else merging.write(found, run=run)
 
 
 def _comparable(table: files.Files, schema: TableSchema) -> bool:
@@ -89,27 +89,43 @@ def _flat(kind: pa.DataType) -> bool:
     return all(_flat(field.type) for field in kind) if pa.types.is_struct(kind) else not pa.types.is_nested(kind)
 
 
-def _found(
-    table: files.Files, changes: LastChanges, schema: TableSchema
-) -> tuple[dict[str, int], np.ndarray, np.ndarray] | None:
-    """The rows of each file; the numbers of the table's rows that have a key of `changes`, counted through its files,
-    in their order; and which changes those are. None where two rows have one key, or the driver cannot hold the
-    keys."""
-    counts: dict[str, int] = {}
+@dataclass(frozen=True)
+class _Found:
+    """Rows of a table that have a key of a batch, by their numbers in their files, in their order."""
+
+    rows: dict[str, np.ndarray]
+    changes: dict[str, np.ndarray]  # what each is of
+    gone: dict[str, np.ndarray]  # the rows of each file that are the table's no more
+
+
+def _found(table: files.Files, changes: LastChanges, schema: TableSchema) -> _Found | None:
+    """None where two rows have one key, or the driver cannot hold the keys."""
     parts: list[pa.Table] = []
+    first = [0]
     memory = MEMORY_MAX
     for name in table.listing.files:
         with opened(table.lake, table.location, name) as file:
-            counts[name] = file.metadata.num_rows
-            if sum(counts.values()) > ROWS_MAX or not as_now(file.schema_arrow, table.listing.columns):
+            first.append(first[-1] + file.metadata.num_rows)
+            if first[-1] > ROWS_MAX or not as_now(file.schema_arrow, table.listing.columns):
                 return None
             for piece in pieces(file, schema.keys):
                 parts.append(piece)
                 memory -= piece.nbytes
                 if memory < 0:
                     return None
-    row, change = _same_keys(pa.concat_tables(parts), changes.rows, schema) if parts else (_NONE, _NONE)
-    return None if len(np.unique(change)) < len(change) else (counts, row, change)
+    gone = {name: vector.rows() for name, vector in table.listing.vectors.items()}
+    there = np.ones(first[-1], dtype=bool)
+    for name, start in zip(table.listing.files, first, strict=False):
+        there[gone.get(name, _NONE) + start] = False
+    row, change = _NONE, _NONE
+    if parts:
+        row, change = _same_keys(pa.concat_tables(parts).filter(pa.array(there)), changes.rows, schema)
+        row = np.flatnonzero(there)[row]
+    if len(np.unique(change)) < len(change):
+        return None
+    bounds = {name: np.searchsorted(row, first[n : n + 2]) for n, name in enumerate(table.listing.files)}
+    rows = {name: row[low:high] - start for (name, (low, high)), start in zip(bounds.items(), first, strict=False)}
+    return _Found(rows, {name: change[low:high] for name, (low, high) in bounds.items()}, gone)
 
 
 def _same_keys(left: pa.Table, right: pa.Table, schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
@@ -142,19 +158,13 @@ class _Merge:
         new = np.arange(len(self.changes.gone)) if self.soft else np.flatnonzero(~self.changes.gone)
         return self._commit([], [*work, *self._new(new)], run=run)
 
-    def write(self, counts: dict[str, int], row: np.ndarray, change: np.ndarray, *, run: int) -> Written:
-        """`row` of the table is what `change` is of; counts are of the table's files, in their order."""
-        work: list[Work] = []
-        touched: list[str] = []
-        first = 0
-        for name, count in counts.items():
-            low, high = np.searchsorted(row, (first, first + count))
-            if low < high:  # else it holds none of the keys, and stays as it is
-                work.append(partial(self._rewritten, name, row[low:high] - first, change[low:high]))
-                touched.append(name)
-            first += count
+    def write(self, found: _Found, *, run: int) -> Written:
+        # A file that holds none of the keys stays as it is.
+        touched = [name for name, rows in found.rows.items() if len(rows)]
+        work: list[Work] = [partial(self._rewritten, name, found) for name in touched]
         new = np.ones(len(self.changes.gone), dtype=bool)
-        new[change] = False
+        for change in found.changes.values():
+            new[change] = False
         work += self._new(np.flatnonzero(new if self.soft else new & ~self.changes.gone))
         return self._commit(touched, work, run=run)
 
@@ -200,20 +210,22 @@ class _Merge:
             writer.write(rows, told)
         return _Part(writer, inserted=rows.num_rows)
 
-    def _rewritten(self, name: str, row: np.ndarray, change: np.ndarray) -> _Part:
-        """A file's rows, of which those numbered `row` are what `change` is of."""
+    def _rewritten(self, name: str, found: _Found) -> _Part:
         table, first, updated, deleted = self.table, 0, 0, 0
         with table.writer() as writer, opened(table.lake, table.location, name) as file:
             for piece in pieces(file, table.schema.names):
-                low, high = np.searchsorted(row, (first, first + piece.num_rows))
-                here, of = row[low:high] - first, change[low:high]
+                low, high = np.searchsorted(found.rows[name], (first, first + piece.num_rows))
+                here, of = found.rows[name][low:high] - first, found.changes[name][low:high]
+                stays = np.ones(piece.num_rows, dtype=bool)
+                if name in found.gone:
+                    low, high = np.searchsorted(found.gone[name], (first, first + piece.num_rows))
+                    stays[found.gone[name][low:high] - first] = False
                 first += piece.num_rows
                 rows = piece.cast(table.schema)
                 old = rows.take(pa.array(here))
                 new = self._rows(of, old)
                 gone = self.changes.gone[of] & (not self.soft)
                 differs = self._differs(old, new) & ~gone
-                stays = np.ones(rows.num_rows, dtype=bool)
                 stays[here[gone | differs]] = False
                 before, after = old.filter(pa.array(differs)), new.filter(pa.array(differs))
                 feed = files.told(rows.schema, before=before, after=after, deleted=old.filter(pa.array(gone)))

@@ -62,6 +62,8 @@ class Files:
         actions: list[dict[str, Any]] = [{"txn": {"appId": APP_ID, "version": run, "lastUpdated": now}}]
         for name in removed:
             about: dict[str, Any] = {"path": name, "size": self.listing.files[name], **shared}
+            if name in self.listing.vectors:
+                about["deletionVector"] = self.listing.vectors[name].to_json()
             actions.append({"remove": about | {"deletionTimestamp": now, "extendedFileMetadata": True}})
         for file in (f for writer in written for f in writer.files):
             about = {"path": file.name, "size": file.size, **shared}
@@ -80,7 +82,7 @@ class Files:
 
 def take(session: SparkSession, lake: Lake, location: str, *, bytes_max: int) -> Files | None:
     """The table that is there, where it has no more than `bytes_max` of files and all is known that a writer has to
-    know of it."""
+    know of it. Its files may have deletion vectors."""
     transaction = log_of(session, location).startTransaction()
     found = listing(session, location, int(transaction.readVersion()), None, most=FILES_MAX)
     if found is None or found.size > bytes_max or not found.plain:

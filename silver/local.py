@@ -47,7 +47,7 @@ class Held:
             return None
         bronze = lake.table("bronze", plan.schema.name)
         found = listing(session, bronze, plan.bronze_version, plan.since, most=FILES_MAX)
-        if found is None or not found.plain:
+        if found is None or not found.plain or found.vectors:
             return None
         with self._lock:
             if found.size > min(BYTES_MAX, self._left):

@@ -98,7 +98,7 @@ class SmallTable:
 def take(session: SparkSession, lake: Lake, location: str) -> SmallTable | None:
     """The table that is there, where the driver can hold it and knows all that a writer has to know of it."""
     held = files.take(session, lake, location, bytes_max=BYTES_MAX)
-    if held is None:
+    if held is None or held.listing.vectors:
         return None
     rows = held.schema.empty_table()
     if held.listing.files:

@@ -128,7 +128,6 @@ def test_a_column_that_the_source_does_not_have_stays_where_it_is_to_be_kept(led
     ledger.silver()  # by Delta, since the file lacks the column
     assert _operation(ledger, users) == "MERGE"
     ledger.spark.sql(f"UPDATE {table} SET note = concat('of ', id)")
-    ledger.spark.sql(f"REORG TABLE {table} APPLY (PURGE)")
     ledger.insert(users, {"id": 2, "v": 2})
     ledger.update(users, {"id": 1, "v": 2}, {"id": 1, "v": 3})
     ledger.silver()
@@ -136,10 +135,46 @@ def test_a_column_that_the_source_does_not_have_stays_where_it_is_to_be_kept(led
     assert {(r["id"], r["note"], r["v"]) for r in ledger.read(users).collect()} == {(1, "of 1", 3), (2, None, 2)}
 
 
+@pytest.mark.parametrize("piece", [3, 1 << 17], ids=["pieces", "whole"])
+def test_rows_that_a_deletion_vector_names_are_no_rows(
+    ledger: Any, make_schema: Any, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr("silver.local.GROUP_ROWS", piece)
+    monkeypatch.setattr("silver.local._BATCH_ROWS", 2)
+    rows = [{"id": n, "v": 0} for n in range(20)]
+    users = ledger.follow(make_schema("users", {"id": "int", "v": "int"}, ("id",)), rows)
+    ledger.silver()
+    wanted = {row["id"]: 0 for row in rows}
+    for turn, ids in enumerate(([3, 7, 8], [4, 19, 0], [3, 7, 4, 5])):
+        with monkeypatch.context() as patch:  # a few changes, by MERGE
+            patch.setattr(bulk, "TABLE_BYTES_MAX", -1)
+            patch.setattr("silver.merge.REWRITTEN_BYTES_MAX", -1)
+            patch.setattr("silver.table.DENSE", 1_000_000)
+            for key in ids:
+                ledger.update(users, {"id": key, "v": wanted[key]}, {"id": key, "v": turn * 100 + key + 1})
+                wanted[key] = turn * 100 + key + 1
+            ledger.silver()
+        assert '"deletionVector":{' in _log(ledger, users)
+        for key in (ids[0], 9 + turn, 14):
+            ledger.update(users, {"id": key, "v": wanted[key]}, {"id": key, "v": -turn})
+            wanted[key] = -turn
+        ledger.delete(users, {"id": ids[1], "v": wanted.pop(ids[1])})
+        ledger.insert(users, {"id": 30 + turn, "v": 7})
+        wanted[30 + turn] = 7
+        ledger.silver()
+        assert _operation(ledger, users) == "WRITE"
+        if ids[1] in (7, 19):
+            ledger.insert(users, {"id": ids[1], "v": 0})
+            wanted[ids[1]] = 0
+        ledger.silver()
+        assert ledger.content(users) == Counter(wanted.items())
+        ledger.assert_told_truly(users)
+
+
 def test_what_arrow_may_not_compare_or_hold_is_left_to_delta(
     ledger: Any, make_schema: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kinds = {"plain": "int", "floating": "double", "listed": "int", "marked": "int", "mapped": "int", "twice": "int"}
+    kinds = {"plain": "int", "floating": "double", "listed": "int", "mapped": "int", "twice": "int"}
     tables = {}
     for name, kind in kinds.items():
         other = "vector(2)" if name == "listed" else "int"
@@ -149,7 +184,6 @@ def test_what_arrow_may_not_compare_or_hold_is_left_to_delta(
     ledger.silver()
     rename_column(ledger.spark, ledger.location(tables["mapped"]), ("w",), "called")
     rename_column(ledger.spark, ledger.location(tables["mapped"]), ("called",), "w")
-    ledger.spark.sql(f"DELETE FROM delta.`{ledger.location(tables['marked'])}` WHERE id = 8")
     twice = ledger.read(tables["twice"]).where("id = 3")
     twice.write.format("delta").mode("append").save(ledger.location(tables["twice"]))
     for name, schema in tables.items():
@@ -165,7 +199,6 @@ def test_what_arrow_may_not_compare_or_hold_is_left_to_delta(
             ledger.update(plain, {"id": 5, "v": None, "w": 0}, {"id": 5, "v": None, "w": len(name)})
             ledger.silver()
             assert _operation(ledger, plain) != "WRITE", name
-            ledger.spark.sql(f"REORG TABLE delta.`{ledger.location(plain)}` APPLY (PURGE)")
     ledger.assert_told_truly(tables["floating"])
 
 
@@ -215,6 +248,10 @@ def _data_files(ledger: Any, schema: Any) -> set[str]:
 
 def _everything(ledger: Any, schema: Any) -> set[Path]:
     return set(Path(ledger.location(schema)).rglob("*.parquet"))
+
+
+def _log(ledger: Any, schema: Any) -> str:
+    return sorted(Path(ledger.location(schema)).glob("_delta_log/*.json"))[-1].read_text()
 
 
 def _operation(ledger: Any, schema: Any) -> str:
