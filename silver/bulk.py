@@ -33,10 +33,11 @@ from silver.plan import TablePlan
 from silver.reduction import LastChanges, last_changes
 from silver.rows import Written
 
-MEMORY_MAX = min(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 48)  # of a batch; of a key
+MEMORY_MAX = min(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 48)  # of a batch; of all keys
 TABLE_BYTES_MAX = 2 << 30  # of its data files, compressed
 ROWS_MAX = 50_000_000  # of a table
 FILE_ROWS = 1 << 20  # of a file of new rows
+FILES_AT_ONCE = 4
 _NONE: Final = np.empty(0, np.int64)
 _SNAPSHOT: Final = (
     *("after", "ts_ms", "transaction.id", "transaction.total_order", "source.snapshot", "source.generation"),
@@ -174,7 +175,7 @@ class _Merge:
 
     def _commit(self, touched: list[str], work: list[Work], *, run: int) -> Written:
         """Do the work, of which the first is that of the files `touched`."""
-        with ThreadPoolExecutor(min(len(work), os.cpu_count() or 1) or 1, "files") as pool:
+        with ThreadPoolExecutor(min(FILES_AT_ONCE, os.cpu_count() or 1), "files") as pool:
             parts = list(pool.map(lambda each: each(), work))
         removed = [name for name, part in zip(touched, parts, strict=False) if part.written.files]
         if any(part.written.files for part in parts):

@@ -33,6 +33,7 @@ from silver.local import FILES_MAX
 
 # What a writer has to know of a table that is written here: of these, all. What a user adds is left to Delta.
 FEATURES: Final = frozenset({"appendOnly", "changeDataFeed", "deletionVectors", "invariants", "timestampNtz"})
+BOUNDED_MAX = 32  # columns whose bounds the log has, as Delta does it
 _ROWS, _FEED = "part", "_change_data/cdc"  # how the names of the files begin
 _CHANGE = "_change_type"
 
@@ -159,7 +160,7 @@ class _File:
         except OSError as error:
             raise lake_error(error, self._path) from error
         self._rows += rows.num_rows
-        for field in rows.schema if self.kind == _ROWS else ():
+        for field in list(rows.schema)[:BOUNDED_MAX] if self.kind == _ROWS else ():
             whole = pa.types.is_integer(field.type) or (pa.types.is_decimal(field.type) and field.type.scale == 0)
             if whole or pa.types.is_date(field.type) or pa.types.is_timestamp(field.type):
                 self._widen(field.name, rows[field.name])
