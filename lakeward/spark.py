@@ -11,7 +11,6 @@ such files.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from lakeward import catalog, storage
+from lakeward import catalog, machine, storage
 from lakeward.artifacts import cache_dir, resolve
 from lakeward.class_archive import archive_path, make_archive
 from lakeward.java import java_home, wrapper_home
@@ -82,7 +81,7 @@ def session(
 
     Raises as `java_home` and `artifacts.resolve` do, before anything is started.
     """
-    chosen = master or os.environ.get("LAKEWARD_SPARK_MASTER") or f"local[{_cores_here()}]"
+    chosen = master or os.environ.get("LAKEWARD_SPARK_MASTER") or f"local[{machine.cores()}]"
     one_machine = chosen.startswith("local")
     files = jars()
     for name, coordinates in (artifacts or {}).items():
@@ -242,16 +241,9 @@ def _python_path() -> str:
     return os.pathsep.join([project, *inherited])
 
 
-def _cores_here() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _heap() -> str:
     """A sixth of the memory here, 2 to 4 GiB. With 2, a large merge spends a tenth of its time collecting garbage."""
-    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit ("max")
-        here = min(here, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return f"{min(4096, max(2048, here // 6 >> 20))}m"
+    return f"{min(4096, max(2048, machine.memory() // 6 >> 20))}m"
 
 
 def _cores_of(master: str) -> int | None:
@@ -260,7 +252,7 @@ def _cores_of(master: str) -> int | None:
         return int(match.group(1)) * int(match.group(2))
     if match := re.fullmatch(r"local(?:\[\s*([\d*]+).*\])?", master):
         asked = match.group(1) or "1"
-        return _cores_here() if asked == "*" else int(asked)
+        return machine.cores() if asked == "*" else int(asked)
     return None
 
 

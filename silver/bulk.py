@@ -9,7 +9,6 @@ holds both to one model. Anything else is left to the MERGE: see docs/adr/0014.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from lakeward import machine
 from lakeward.kernel import Listing, listing
 from lakeward.lake import Lake
 from lakeward.position import Position
@@ -33,7 +33,7 @@ from silver.plan import TablePlan
 from silver.reduction import LastChanges, last_changes
 from silver.rows import Written
 
-MEMORY_MAX = min(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 48)  # of a batch; of all keys
+MEMORY_MAX = min(1 << 30, machine.memory() // 48)  # of a batch; of all keys
 TABLE_BYTES_MAX = 2 << 30  # of its data files, compressed
 ROWS_MAX = 50_000_000  # of a table
 FILE_ROWS = 1 << 20  # of a file of new rows
@@ -175,7 +175,7 @@ class _Merge:
 
     def _commit(self, touched: list[str], work: list[Work], *, run: int) -> Written:
         """Do the work, of which the first is that of the files `touched`."""
-        with ThreadPoolExecutor(min(FILES_AT_ONCE, os.cpu_count() or 1), "files") as pool:
+        with ThreadPoolExecutor(min(FILES_AT_ONCE, machine.cores()), "files") as pool:
             parts = list(pool.map(lambda each: each(), work))
         removed = [name for name, part in zip(touched, parts, strict=False) if part.written.files]
         if any(part.written.files for part in parts):

@@ -44,8 +44,9 @@ def test_cores_are_read_from_the_master(master, cores):
 @pytest.mark.parametrize(("gib", "heap"), [(1, 2048), (16, 2730), (24, 4096), (256, 4096)])
 def test_the_heap_follows_the_memory_of_the_machine(monkeypatch, gib, heap):
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.get)
-    monkeypatch.setattr("pathlib.Path.read_text", lambda _path: "max\n")
-    assert lakeward_spark._heap() == f"{heap}m"
+    for limit, expected in (("max\n", heap), (f"{1 << 30}\n", 2048)):
+        monkeypatch.setattr("pathlib.Path.read_text", lambda _path, limit=limit: limit)
+        assert lakeward_spark._heap() == f"{expected}m"
 
 
 def test_a_relative_lake_is_made_absolute_and_a_url_stays():
