@@ -4,8 +4,9 @@
 
 For each size a silver table is made in a folder of its own and published: by `--rebuild`, which writes the whole table,
 and then `changes` at a time by the change feed. They are updates of the table's last rows (one in five of them), or
-scattered over all of it: gold is copy-on-write, so each data file that has some is written anew. Both include gates and
-freshness, not exports. Printed: seconds of wall clock, each the best of `--rounds`, and their ratio.
+scattered over all of it: gold is copy-on-write, so each data file that has some is written anew. With `--keyless` the
+source's table has no key, and rows are found by all their values. Both include gates and freshness, not exports.
+Printed: seconds of wall clock, each the best of `--rounds`, and their ratio.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ ROWS = """
 class Bench:
     """A lake in `folder` with one silver table of `rows` rows, published."""
 
-    def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, rows: int, keys: tuple[str, ...] = ("id",)) -> None:
         self.spark, self.rows, self.pos = spark, rows, 0
         self.config: Config = parse(
             {"lake": {"root": "lake"}, "gold": {"models": "models", "export": []}}, folder=folder
@@ -63,7 +64,7 @@ class Bench:
         (folder / "models").mkdir()
         self.lake = Lake(self.config.root)
         made = tuple(column_from_catalog(c, kind, nullable=c != "id") for c, kind in COLUMNS.items())
-        self.schema = TableSchema(NAME, made, ("id",), "primary")
+        self.schema = TableSchema(NAME, made, keys, "primary" if keys else "row")
         self.location = self.lake.table("silver", NAME)
         self._fill()
         self.publish(())
@@ -89,7 +90,7 @@ class Bench:
         version = delta.version(self.spark, self.location)
         bronze = BronzeTable(self.schema, status="streaming", generation=1)
         save_bronze(self.lake, BronzeState(tables={str(NAME): bronze}))
-        table = SilverTable(cut.at, 1, 1, self.rows, version, ["id"])
+        table = SilverTable(cut.at, 1, 1, self.rows, version, list(self.schema.keys))
         save_silver(self.lake, SilverState(run=self.pos, cut=cut, tables={str(NAME): table}))
         began = time.monotonic()
         report = gold.run.run(self.spark, self.lake, self.config, rebuild)
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the table")
     parser.add_argument("--changes", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--keyless", action="store_true", help="let the table have no key")
     options = parser.parse_args()
     print(shape())
     print("| rows | changes | among the last | by the change feed, s | full rewrite, s | ratio |")
@@ -113,7 +115,7 @@ def main() -> None:
         for rows in options.rows:
             folder = Path(base) / str(rows)
             folder.mkdir()
-            bench = Bench(spark, folder, rows)
+            bench = Bench(spark, folder, rows, () if options.keyless else ("id",))
             rebuilt = [bench.publish((str(NAME),)) for _ in range(options.rounds)]
             for recent in (min(rows, 5 * options.changes), rows):
                 merged = []

@@ -10,7 +10,7 @@ committed through its API, which refuses when another program has committed mean
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any
@@ -24,50 +24,81 @@ from lakeward.jvm import java_class
 from lakeward.names import spark_identifier
 from silver.prune import ranges
 
-BROADCAST_ROWS_MAX = 100_000  # of keys, of at most 3,072 bytes each in MySQL
+BROADCAST_ROWS_MAX = 100_000
+BROADCAST_BYTES_MAX = 64 << 20  # of text and binary values: the key of a table without one is the whole row
 _STAGED = "gold_staged"  # a catalog whose tables are the sets of files that are staged
 _KEY = "__lakeward_key"
+FILE = "_file"  # the column that Iceberg tells a row's data file in
+Same = Callable[[DataFrame, Sequence[str]], list[Column]]
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-
-
-def overwrite(keys: DataFrame, rows: DataFrame, name: str) -> None:
-    """Let the table `name` hold `rows`, and no other row whose columns equal a row of `keys` (NULL like NULL).
-
-    Both frames are read several times, so they are held (`localCheckpoint`); `rows` has the table's columns.
-    """
-    session = keys.sparkSession
-    table = iceberg.load(session, name)
-    own = keys.select(*[F.col(spark_identifier(k)).alias(f"{_KEY}{i}") for i, k in enumerate(keys.columns)])
-    few = own.count() <= BROADCAST_ROWS_MAX
-    spans = _spans(own, keys) if few else {}
-    on = reduce(
-        lambda a, b: a & b,
-        (F.col(spark_identifier(k)).eqNullSafe(F.col(f"{_KEY}{i}")) for i, k in enumerate(keys.columns)),
-    )
-    narrow = F.broadcast(own) if few else own
-    paths: set[str] = set()
-    if (current := table.currentSnapshot()) is not None:
-        held = session.read.option("versionAsOf", str(current.snapshotId())).table(name).where(_within(spans))
-        found = held.select(*map(_quoted, keys.columns), "_file").join(narrow, on=on, how="left_semi")
-        paths = {row[0] for row in found.select("_file").distinct().collect()}
-    tasks = [task for task in _tasks(session, table, spans) if task.file().location() in paths] if paths else []
-    assert len(tasks) == len(paths), "a data file that was read is not in the table"
-    size = sum(task.length() for task in tasks)
-    with _staged(session, table, tasks) as staged:
-        frame = rows.coalesce(1) if few else rows
-        if tasks:
-            read = session.read.option("split-size", iceberg.FILE_BYTES).table(staged.name)
-            frame = read.join(narrow, on=on, how="left_anti").unionByName(frame)
-            if few:
-                frame = frame.coalesce(max(1, -(-size // iceberg.FILE_BYTES)))
-        writer = frame.writeTo(staged.name).option("distribution-mode", "none")
-        # A file that grows by the batch is not to be cut into itself and a crumb.
-        writer.option("target-file-size-bytes", str(2 * iceberg.FILE_BYTES)).append()
-        iceberg.commit_files(session, table, [task.file() for task in tasks], staged.written())
 
 
 def _quoted(column: str) -> Column:
     return F.col(spark_identifier(column))
+
+
+class Overwrite:
+    """One commit that puts rows in the place of those of a table whose columns equal a row of `keys`.
+
+    `keys` has some of the columns of the table `name`, no row twice, and is read several times, so it is held
+    (`localCheckpoint`). Rows are equal where the expressions `same` of their columns are, NULL like NULL.
+    """
+
+    def __init__(self, keys: DataFrame, name: str, same: Same = lambda _, columns: [*map(_quoted, columns)]) -> None:
+        self._session = keys.sparkSession
+        self._table = iceberg.load(self._session, name)
+        self._name, self._same, self._columns = name, same, keys.columns
+        own = self.keyed(keys).select(*self.key)
+        self._count, size = _measured(own)
+        self._few = self._count <= BROADCAST_ROWS_MAX and size <= BROADCAST_BYTES_MAX
+        self._spans = _spans(own, keys) if self._few else {}
+        self._keys = F.broadcast(own) if self._few else own
+        pairs = zip(same(keys, keys.columns), self.key, strict=True)
+        self._on = reduce(lambda a, b: a & b, (e.eqNullSafe(F.col(k)) for e, k in pairs))
+
+    @property
+    def key(self) -> list[str]:
+        """The names of the columns that `keyed` adds."""
+        return [f"{_KEY}{i}" for i in range(len(self._columns))]
+
+    def keyed(self, frame: DataFrame) -> DataFrame:
+        """`frame` with one more column for each of `keys`, by which equal rows are found."""
+        expressions = self._same(frame, self._columns)
+        return frame.select("*", *[e.alias(k) for e, k in zip(expressions, self.key, strict=True)])
+
+    def found(self) -> DataFrame:
+        """The table's rows with these keys: the columns `key`, and the file that the row is in."""
+        current = self._table.currentSnapshot()
+        if current is None or self._count == 0:
+            return self._keys.withColumn(FILE, F.lit("")).limit(0)
+        held = self._session.read.option("versionAsOf", str(current.snapshotId())).table(self._name)
+        held = held.where(_within(self._spans)).select(*map(_quoted, self._columns), FILE)
+        return held.join(self._keys, on=self._on).select(*self.key, FILE)
+
+    def commit(self, rows: DataFrame, paths: Collection[str]) -> None:
+        """Write the files `paths`, all that `found` names, anew, with `rows`: the table's columns, and held, too."""
+        tasks = [t for t in _tasks(self._session, self._table, self._spans) if t.file().location() in paths]
+        assert len(tasks) == len(paths), "a data file that was read is not in the table"
+        size = sum(task.length() for task in tasks)
+        with _staged(self._session, self._table, tasks) as staged:
+            frame = rows.coalesce(1) if self._few else rows
+            if tasks:
+                read = self._session.read.option("split-size", iceberg.FILE_BYTES).table(staged.name)
+                frame = read.join(self._keys, on=self._on, how="left_anti").unionByName(frame)
+                if self._few:
+                    frame = frame.coalesce(max(1, -(-size // iceberg.FILE_BYTES)))
+            writer = frame.writeTo(staged.name).option("distribution-mode", "none")
+            # A file that grows by the batch is not to be cut into itself and a crumb.
+            writer.option("target-file-size-bytes", str(2 * iceberg.FILE_BYTES)).append()
+            iceberg.commit_files(self._session, self._table, [task.file() for task in tasks], staged.written())
+
+
+def _measured(own: DataFrame) -> tuple[int, int]:
+    """The number of rows, and the bytes of their text and binary values."""
+    sized = [F.coalesce(F.octet_length(c), F.lit(0)) for c, kind in own.dtypes if kind in ("string", "binary")]
+    found = own.agg(F.count("*"), F.coalesce(F.sum(reduce(lambda a, b: a + b, sized, F.lit(0))), F.lit(0))).first()
+    assert found is not None
+    return int(found[0]), int(found[1])
 
 
 def _spans(own: DataFrame, keys: DataFrame) -> dict[str, list[tuple[int, int]]]:
