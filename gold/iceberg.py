@@ -116,6 +116,19 @@ def _said(snapshot: Any) -> dict[str, str]:
 
 def load(session: SparkSession, name: str) -> Any:
     """Iceberg's own Table object (of the JVM), or None. Its metadata is read from the lake, not from a cache."""
+    with _opened(session, name) as (there, table):
+        return there.loadTable(table) if there.tableExists(table) else None
+
+
+def exists(session: SparkSession, name: str) -> bool:
+    """Whether the catalog knows the table, without reading its metadata where the catalog can say so."""
+    with _opened(session, name) as (there, table):
+        return bool(there.tableExists(table))
+
+
+@contextlib.contextmanager
+def _opened(session: SparkSession, name: str) -> Iterator[tuple[Any, Any]]:
+    """Iceberg's own catalog, and what it calls the table `name`."""
     sessions = getattr(java_class(session, "org.apache.spark.sql.classic.SparkSession$"), "MODULE$")
     before = sessions.getActiveSession()
     # Spark looks a catalog up in the settings of the session that is active in this thread.
@@ -124,7 +137,7 @@ def load(session: SparkSession, name: str) -> Any:
         there = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
         encoded = name.replace("`", "").removeprefix(f"{CATALOG}.")  # neither part holds a dot or a quote
         table = java_class(session, "org.apache.iceberg.catalog.TableIdentifier").parse(encoded)
-        return there.loadTable(table) if there.tableExists(table) else None
+        yield there, table
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Literal
 
 import sqlglot
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
@@ -40,7 +41,7 @@ from gold.incremental import Basis, rows_of, touched_keys
 from gold.merge import merge_keyed
 from lakeward.config import Config
 from lakeward.errors import ConfigError, TerminalError
-from lakeward.lake import Lake
+from lakeward.lake import Lake, disk_full
 from lakeward.names import TableName, spark_identifier
 from lakeward.position import Checkpoint
 from lakeward.state import BronzeState, SilverState
@@ -56,6 +57,7 @@ class Input:
     """What a name in a model stands for: a table that gold has published, or a Delta table of silver's."""
 
     version: int  # the snapshot of the one, the version of the other
+    cut: Checkpoint  # that it equals the source at
     identifier: str = ""
     location: str = ""
 
@@ -74,7 +76,10 @@ def of_silver(lake: Lake, bronze: BronzeState, silver: SilverState) -> dict[Tabl
     found = {}
     for of in (t.name for n, t in bronze.tables.items() if n in silver.tables):
         for suffix, version in silver.tables[str(of)].beside.items():
-            found[TableName(of.schema, of.table + suffix)] = Input(version, location=lake.table("silver", of, suffix))
+            own = silver.tables[str(of)].cut
+            cut = silver.cut if silver.cut is not None and silver.cut.at == own else Checkpoint(own)
+            place = lake.table("silver", of, suffix)
+            found[TableName(of.schema, of.table + suffix)] = Input(version, cut, location=place)
     return found
 
 
@@ -245,6 +250,28 @@ def materialize(
     whole. Raises SkippedError for an optional model that the tables do not fit, and TerminalError for any other that
     fails, whose keys are not unique or whose expectations do not hold; the table stays as it was then.
     """
+    try:
+        return _materialize(session, model, inputs, cut, run, basis)
+    except (PySparkException, Py4JJavaError) as error:  # a value that cannot be cast, a column of no type, …
+        if full := disk_full(error):
+            raise full from error
+        raise _failure(model, error) from error
+
+
+def _failure(model: Model, error: Exception) -> TerminalError:
+    lines = [line for line in str(error).splitlines() if not line.startswith("An error occurred while calling")]
+    said = " ".join(lines[: 2 if lines[0].endswith(":") else 1]).removeprefix(": ") if lines else type(error).__name__
+    return TerminalError(f"the mart {model.name} fails: {said}", hint=f"mend {model.file}", mart=model.name)
+
+
+def _materialize(
+    session: SparkSession,
+    model: Model,
+    inputs: Mapping[TableName, Input],
+    cut: Checkpoint,
+    run: int,
+    basis: Basis | None,
+) -> tuple[Standing, bool]:
     name = iceberg.identifier(session, SCHEMA, model.name)
     keys = touched_keys(session, model, basis) if basis is not None else None
     try:
@@ -257,12 +284,9 @@ def materialize(
             frame = session.sql(model.rendered(relations))
             frame = frame.select(*[F.col(spark_identifier(c)).alias(c.lower()) for c in frame.columns])
     except AnalysisException as error:
-        said = str(error).splitlines()[0]
         if model.optional:
-            raise SkippedError(said) from error
-        raise TerminalError(
-            f"the mart {model.name} fails: {said}", hint=f"mend {model.file}", mart=model.name
-        ) from error
+            raise SkippedError(str(error).splitlines()[0]) from error
+        raise
     if model.keys or model.expectations:
         frame = frame.localCheckpoint(eager=True)
         _check_keys(frame, model)

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from gold import freshness, iceberg, marts, mirror
+from gold.basis import basis, catalog_of
 from gold.export import export
 from gold.incremental import Basis
 from gold.lanes import Lanes
@@ -36,6 +37,7 @@ from lakeward.position import Checkpoint, Position
 from lakeward.spark import evaluate_for
 from lakeward.state import BronzeState, SilverState, load_bronze, load_silver
 
+CHECKED_MAX = 64  # unchanged tables that a run asks the catalog for; of more, others in the next run
 Outcome = Literal["created", "rebuilt", "merged", "unchanged"]
 log = logging.getLogger(__name__)
 
@@ -101,7 +103,9 @@ class _Run:
         self.spark, self.lake, self.config, self.models = spark, lake, config, models
         self.cut, self.report, self.rebuild = cut, report, rebuild
         self.state = load_gold(lake)
+        self._choose_catalog()
         bronze = load_bronze(lake)
+        self.basis = basis(config, bronze, silver)
         self.beside = marts.of_silver(lake, bronze, silver)
         self.wanted = wanted_mirrors(config, bronze, silver, cut, report.skipped)
         self._known(rebuild)
@@ -118,11 +122,19 @@ class _Run:
             self._freshness(lanes.session)
             crash.point("gold.after_freshness")
         self.state.run, self.state.cut, self.state.intent = self.number, self.cut, None
+        self.state.basis = self.basis
         if failed:  # the next run has to try again, though silver may not have moved by then
             self.state.intent = {"run": self.number, "cut": self.cut.to_json(), "tables": {}}
         save_gold(self.lake, self.state)
         if failed:
             raise failed[0]
+
+    def _choose_catalog(self) -> None:
+        chosen = catalog_of(self.config.gold)
+        if self.state.tables and self.state.catalog not in ("", chosen):
+            log.warning("[gold] catalog is another one now: each table is published there anew")
+            self.state.tables.clear()
+        self.state.catalog = chosen
 
     def _known(self, names: Collection[str]) -> None:
         there = {*self.wanted, *(f"{marts.SCHEMA}.{m.name}" for m in self.models)}
@@ -137,6 +149,13 @@ class _Run:
     def _mirrors(self, lanes: Lanes) -> None:
         tables = self.state.tables
         moved = {n: w for n, w in self.wanted.items() if n in self.rebuild or not _stands(tables.get(n), w)}
+        quiet = [n for n in self.wanted if n not in moved]
+        first = self.number * CHECKED_MAX % max(1, len(quiet))
+        asked = (quiet[first:] + quiet[:first])[:CHECKED_MAX]
+        there = lanes.each(asked, lambda session, name: iceberg.exists(session, tables[name].identifier))
+        for name in (n for n, found in there.items() if not found):
+            log.warning("%s: the catalog no longer has its table %s: made anew", name, tables[name].identifier)
+            moved[name] = self.wanted[name]
         prepared = lanes.each(
             moved,
             lambda session, name: mirror.prepare(
@@ -192,7 +211,7 @@ class _Run:
             name = f"{marts.SCHEMA}.{model.name}"
             published = self.state.tables.values()
             inputs = self.beside | {
-                TableName(t.schema, t.table): Input(t.snapshot, identifier=t.identifier) for t in published
+                TableName(t.schema, t.table): Input(t.snapshot, t.cut, identifier=t.identifier) for t in published
             }
             absent = [str(t) for t in model.inputs if t not in inputs]
             if absent or name in self.wanted:
@@ -214,18 +233,20 @@ class _Run:
     def _mart(self, session: SparkSession, name: str, model: Model, found: dict[TableName, Input]) -> None:
         inputs = {str(t): found[t].version for t in model.inputs}
         known = self.state.tables.get(name)
+        # It is as fresh as the input that is least so: a table that is stopped, or a mart that failed.
+        cut = min((found[t].cut for t in model.inputs), key=lambda c: c.at, default=self.cut)
         same = known is not None and known.inputs == inputs and known.model == model.digest
-        if known is not None and same and name not in self.rebuild:
-            self.state.tables[name] = replace(known, cut=self.cut)
+        if known is not None and same and name not in self.rebuild and iceberg.exists(session, known.identifier):
+            self.state.tables[name] = replace(known, cut=cut)
             self.report.tables[name] = "unchanged"
             return
-        basis = None
+        since = None
         if known is not None and known.model == model.digest and name not in self.rebuild:
             standing = iceberg.standing(session, known.identifier)
             if standing is not None and standing.lakeward.get("model") == model.digest:
-                basis = Basis(known.inputs, inputs)
-        stands, merged = marts.materialize(session, model, found, self.cut, self.number, basis)
-        entry = _entry(session, self.lake, marts.SCHEMA, model.name, "mart", stands, self.cut)
+                since = Basis(known.inputs, inputs)
+        stands, merged = marts.materialize(session, model, found, cut, self.number, since)
+        entry = _entry(session, self.lake, marts.SCHEMA, model.name, "mart", stands, cut)
         self.state.tables[name] = replace(entry, inputs=inputs, model=model.digest)
         self.report.tables[name] = "created" if known is None else "merged" if merged else "rebuilt"
 
@@ -270,7 +291,8 @@ def _number(state: GoldState, wanted: dict[str, Wanted]) -> int:
     when silver has moved since, for then other rows may be held."""
     if state.intent is None:
         return state.run + 1
-    same = all(n in wanted and wanted[n].version == v for n, v in state.intent["tables"].items())
+    begun = state.intent["tables"]  # none: the run ended, but for a mart that has to be tried again
+    same = bool(begun) and all(n in wanted and wanted[n].version == v for n, v in begun.items())
     return int(state.intent["run"]) + (0 if same else 1)
 
 

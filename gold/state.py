@@ -51,6 +51,8 @@ class GoldState:
     cut: Checkpoint | None = None
     intent: dict[str, Any] | None = None  # {"run": n, "cut": …, "tables": {name: silver version}}: a run has begun
     tables: dict[str, GoldTable] = field(default_factory=dict)  # by "schema.table"
+    basis: str = ""  # what all of it follows from, as `gold.basis` has it
+    catalog: str = ""  # where it is published, as `gold.basis` has it
 
 
 def load_gold(lake: Lake) -> GoldState:

@@ -13,9 +13,9 @@ SELECT
     r.__id                                                    AS event_id,
     r.`user`                                                  AS user_id,
     r.thing                                                   AS thing_id,
-    CAST(r.`from` AS DATE)                                    AS from_day,
+    TRY_CAST(r.`from` AS DATE)                                    AS from_day,
     r.days,
-    CAST(r.total AS DECIMAL(10, 2))                           AS total,
+    TRY_CAST(r.total AS DECIMAL(10, 2))                           AS total,
     timestamp_millis(r.__ts_ms)                               AS reserved_at,
     COALESCE(MIN_BY(e.__type, e.__position), 'reserved')      AS outcome,
     timestamp_millis(MIN_BY(e.__ts_ms, e.__position))         AS ended_at

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import sys
 import time
 from collections.abc import Sequence
@@ -14,9 +13,11 @@ import bronze.run
 import gold.run
 import silver.run
 from bronze.begin import Begin
+from gold.basis import basis
 from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
+from lakeward.cli.failures import Failures
 from lakeward.cli.hints import next_queries
 from lakeward.cli.serving import Serving, follow
 from lakeward.errors import UsageError
@@ -80,14 +81,12 @@ def silver_behind(app: App) -> bool:
 
 
 def gold_behind(app: App) -> bool:
-    """Whether silver's cut or the choice of mirrors has moved since gold's, or a gold run was left half done."""
+    """Whether what gold follows from has changed since it published, or a gold run was left half done."""
     gold_state, silver_state = load_gold(app.lake), load_silver(app.lake)
     if silver_state.cut is None:
         return False
-    globs = app.config.gold.mirror
-    wanted = {n for n in silver_state.tables if any(fnmatch.fnmatchcase(n, g) for g in globs)}
-    mirrors = {n for n, t in gold_state.tables.items() if t.kind == "mirror"}
-    return gold_state.cut != silver_state.cut or gold_state.intent is not None or wanted != mirrors
+    now = basis(app.config, load_bronze(app.lake), silver_state)
+    return gold_state.intent is not None or gold_state.basis != now
 
 
 def bronze_command(app: App, options: argparse.Namespace) -> int:
@@ -111,9 +110,13 @@ def silver_command(app: App, options: argparse.Namespace) -> int:
 
 
 def gold_command(app: App, options: argparse.Namespace) -> int:
+    failures = Failures()
     with app.lake.lock("gold"):
-        gold_stage(app, rebuild=getattr(options, "rebuild", ()))
-        follow(app)
+        with failures.kept():
+            gold_stage(app, rebuild=getattr(options, "rebuild", ()))
+        with failures.kept():
+            follow(app)
+        failures.end_round()
     next_queries(app)
     return 0
 
@@ -121,14 +124,20 @@ def gold_command(app: App, options: argparse.Namespace) -> int:
 def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
         accept_gap = options.accept_gap
-        serving = Serving(app, continuous=options.continuous)
+        serving, failures = Serving(app, continuous=options.continuous), Failures(continuous=options.continuous)
         while True:
             bronze_stage(app, accept_gap=accept_gap, snapshot_anyway=options.snapshot_anyway)
             accept_gap = False  # what is missing now was accepted, not what will be
-            serving.after_bronze()
-            serving.after_silver(silver_stage(app))
-            gold_stage(app)
-            follow(app)
+            with failures.kept():
+                serving.after_bronze()
+            changes = silver_stage(app)
+            with failures.kept():
+                serving.after_silver(changes)
+            with failures.kept():
+                gold_stage(app)
+            with failures.kept():
+                follow(app)
+            failures.end_round()
             if not options.continuous:
                 return 0
             sys.stdout.flush()

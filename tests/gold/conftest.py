@@ -88,9 +88,12 @@ class Shop:
         for name, table in self.silver.tables.items():
             table.cut = self.silver.cut.at
             table.version = self.version(self.bronze.tables[name].name)
+        self.save()
+        return self.silver.cut
+
+    def save(self) -> None:
         save_bronze(self.lake, self.bronze)
         save_silver(self.lake, self.silver)
-        return self.silver.cut
 
     def publish(self) -> GoldReport:
         """Silver's run ends, and gold's follows."""
