@@ -22,6 +22,8 @@ _PREFIX = f"spark.sql.catalog.{NAME}"
 def settings(gold: Gold, lake_root: str) -> dict[str, str]:
     """Spark's settings for the catalog `gold` of the lake at `lake_root` (an absolute path or a URI).
 
+    They hold secrets, and are for a session that is there (`SparkSession.conf`), not for one that is to be started.
+
     Raises ConfigError for a catalog that is not in this version, or that lacks its uri.
     """
     check(gold)

@@ -23,11 +23,11 @@ from urllib.parse import unquote, urlsplit
 from lakeward.errors import ConfigError
 from lakeward.names import TableName
 from lakeward.rowfilter import Filter, parse_filter
+from lakeward.secretive import is_literal_secret, secret_in, shown
 
 TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
 EMBEDDED = "embedded"
 _REFERENCES = ("env:", "file:")
-_SECRETIVE = ("password", "secret", "token", "credential")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class Source:
         parts = urlsplit(self.url)
         if parts.scheme not in ("mysql", "mariadb") or not parts.hostname:
             raise ConfigError(
-                f"[source] url = {self.url!r} is not of the form mysql://user@host:port", hint="mend [source] url"
+                f"[source] url = {shown(self.url)!r} is not of the form mysql://user@host:port",
+                hint="mend [source] url",
             )
         return unquote(parts.username or "replicator"), parts.hostname, parts.port or 3306
 
@@ -297,21 +298,33 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
     config: Config = _build(Config, doc, "", folder)
     for key, value in config.gold.properties.items():
         if not isinstance(value, str):
-            raise ConfigError(f"[gold] properties: {key} has to be a string", hint=f'write "{key}" = "{value}"')
-        if any(word in key.lower() for word in _SECRETIVE) and not value.startswith(_REFERENCES):
+            raise ConfigError(f"[gold] properties: {key} has to be a string", hint="put it in quotes")
+        if is_literal_secret(key, value, _REFERENCES):
             raise ConfigError(
                 f"[gold] properties: {key} holds a literal; a secret in a file ends up in version control and backups",
                 hint=f'write "{key}" = "env:NAME" or "file:PATH"',
             )
+    _refuse_secrets_in_addresses(config)
     if not config.source.embedded:
         config.source.address()
-        if urlsplit(config.source.url).password is not None:
-            raise ConfigError(
-                "[source] url holds a password; a secret in a file ends up in version control and backups",
-                hint='take it out of the url and write password = "env:NAME" or "file:PATH"',
-            )
     gold = dataclasses.replace(config.gold, folder=folder)
     return dataclasses.replace(config, tables=parsed, gold=gold, folder=folder)
+
+
+def _refuse_secrets_in_addresses(config: Config) -> None:
+    of_catalog = 'properties = { "jdbc.password" = "env:NAME" }, or { token = "env:NAME" } for a REST server'
+    of_store = "let the store's credentials come from the environment, a profile or the machine's role"
+    for at, address, instead in (
+        ("[source] url", config.source.url, 'write password = "env:NAME" or "file:PATH"'),
+        ("[lake] root", config.lake.root, of_store),
+        ("[lake] endpoint", config.lake.endpoint, of_store),
+        ("[gold] uri", config.gold.uri, f"write {of_catalog}"),
+    ):
+        if address is not None and secret_in(address):
+            raise ConfigError(
+                f"{at} holds a password; a secret in a file ends up in version control and backups",
+                hint=f"take it out of there and {instead}",
+            )
 
 
 def _build(cls: Any, doc: Any, where: str, folder: Path) -> Any:

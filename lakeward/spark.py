@@ -70,14 +70,17 @@ def session(
     master: str | None = None,
     extra: Mapping[str, str] | None = None,
     artifacts: Mapping[str, Sequence[str]] | None = None,
+    within: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The process's Spark session, started if there is none.
 
     `lake_root` is a folder or an object store's URL; the Iceberg catalog `gold` has its warehouse below it.
     `master` is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting by its
     name, but for the driver's Java options, to which it adds; `artifacts` are Maven coordinates of more jars, by a
-    name for their folder. LAKEWARD_DRIVER_MEMORY (default: `_heap`) is the driver's heap. A session that is there
-    already, such as a notebook service's, keeps its static settings.
+    name for their folder. `within` are settings that may hold secrets: they are made in the session once it is there,
+    for the others stand on the JVM's command line, which every user of the machine can read. LAKEWARD_DRIVER_MEMORY
+    (default: `_heap`) is the driver's heap. A session that is there already, such as a notebook service's, keeps its
+    static settings.
 
     Raises as `java_home` and `artifacts.resolve` do, before anything is started.
     """
@@ -104,17 +107,19 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    for key, value in (within or {}).items():
+        spark.conf.set(key, value)
     return spark
 
 
 def session_for(config: Config, *, app: str, master: str | None = None) -> SparkSession:
     """`session` for this configuration: its lake's file system and gold's catalog."""
-    catalog.check(config.gold)
-    more = {**storage.settings(config.root, config.lake), **catalog.settings(config.gold, config.root)}
+    of_gold = catalog.settings(config.gold, config.root)  # raises before anything is started
     of_lake = storage.artifacts(config.root)
     of_catalog = [a for a in catalog.artifacts(config.gold) if a not in of_lake]  # once on the class path
     needed = {"s3a": of_lake, "catalog": of_catalog}
-    return session(config.root, app=app, master=master, extra=more, artifacts=needed)
+    store = storage.settings(config.root, config.lake)
+    return session(config.root, app=app, master=master, extra=store, artifacts=needed, within=of_gold)
 
 
 def evaluate_for(spark: SparkSession, rows: int) -> SparkSession:
