@@ -21,7 +21,9 @@ from snowflake.lakehouse.spelling import unquoted
 from snowflake.lakehouse.template import qualified
 
 LOGIN_SECONDS_MAX = 60
-NETWORK_SECONDS_MAX = 120
+SOCKET_SECONDS_MAX = 60  # without a byte; Snowflake answers within 45, if only that the statement is still running
+NETWORK_SECONDS_MAX = 120  # how long one request is tried again; a statement is as many requests as it takes
+STATEMENT_SECONDS_MAX = 8 * 86_400  # Snowflake itself ends a statement after seven days at the latest
 
 _HINTS = {
     250001: "see [snowflake] account, host and user, and that this machine reaches them",
@@ -32,6 +34,7 @@ _HINTS = {
     390144: "register the public key with the user: ALTER USER … SET RSA_PUBLIC_KEY = '…'",
     390189: "grant the role to the user, or mend role in [snowflake]",
     390201: "mend warehouse or database in [snowflake]",
+    630: "raise STATEMENT_TIMEOUT_IN_SECONDS of the user or the warehouse, or take a larger warehouse",
     606: "set warehouse in [snowflake], and let the role use it",
     2003: "create the database or schema, or grant the role USAGE on it",
     2043: "create the database or schema, or grant the role USAGE on it",
@@ -39,6 +42,14 @@ _HINTS = {
 }
 _TRANSIENT = frozenset({604, 625, 8501, 90073, 250001, 250002, 250003, 390112, 390114, 390195})
 _HTTP_TRANSIENT = frozenset({290403, 290408, 290429, 290500, 290502, 290503, 290504})
+
+
+class Connection(snowflake.connector.SnowflakeConnection):
+    """The connector's, but for one number that bounds two things there: how long a statement may take, and how long a
+    request that gets no answer is sent again. A large MERGE takes hours; a network that is gone must not."""
+
+    def cmd_query(self, *values: Any, timeout: int | None = None, **settings: Any) -> dict[str, Any]:
+        return super().cmd_query(*values, **settings)  # each request is bounded by network_timeout
 
 
 class Session:
@@ -53,7 +64,7 @@ class Session:
         try:
             cursor = self._connection.cursor()
             # Without values the connector leaves the statement's % signs alone.
-            cursor.execute(statement, tuple(values) if values else None)
+            cursor.execute(statement, tuple(values) if values else None, timeout=STATEMENT_SECONDS_MAX)
             return cursor
         except errors.Error as error:
             raise translated(error, statement) from None
@@ -123,14 +134,17 @@ def connect(config: Snowflake, *, purpose: str = "sink") -> Session:
         "QUERY_TAG": f"lakeward snowflake {purpose}",
         "QUOTED_IDENTIFIERS_IGNORE_CASE": False,
         "CLIENT_TELEMETRY_ENABLED": False,
+        "ABORT_DETACHED_QUERY": True,  # a statement whose client died holds its locks for minutes, not until it is done
     }
     try:
-        made = snowflake.connector.connect(
+        made = Connection(
             **{key: value for key, value in settings.items() if value is not None},
             session_parameters=parameters,
             autocommit=True,
             login_timeout=LOGIN_SECONDS_MAX,
+            socket_timeout=SOCKET_SECONDS_MAX,
             network_timeout=NETWORK_SECONDS_MAX,
+            client_session_keep_alive=True,  # Spark may stage for longer than an idle session lives
             application="Lakeward",
         )
     except errors.Error as error:

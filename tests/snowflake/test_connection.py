@@ -74,7 +74,7 @@ def test_a_login_sends_one_secret_and_commits_each_statement_by_itself(tmp_path,
     (tmp_path / "key").write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()))
     monkeypatch.setenv("SECRET", "hunter2")
     made: dict[str, object] = {}
-    monkeypatch.setattr("snowflake.connector.connect", lambda **settings: made.update(settings))
+    monkeypatch.setattr(connection, "Connection", lambda **settings: made.update(settings))
     config = parse({"snowflake": {"account": "a", "user": "u", **given}}, folder=tmp_path).snowflake
     connection.connect(config, purpose="apply")
     secrets = {"password", "authenticator", "token", "private_key"}
