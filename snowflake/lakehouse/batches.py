@@ -29,12 +29,16 @@ def steps(rows: Mapping[int, int], last: int, rows_max: int) -> list[int]:
 
 @dataclass
 class Waiting:
-    """Changes that silver has and Snowflake does not, in a run that goes on."""
+    """Changes that silver has and Snowflake does not, in a run that goes on.
+
+    They are due at its start: an earlier run may have ended while some waited, and only Snowflake knows.
+    """
 
     rows_max: int
     seconds_max: float
     rows: int = 0
     since: float | None = None  # when the first of them came
+    unknown: bool = True  # until the first batch of this run
 
     def add(self, rows: int, now: float) -> None:
         if rows and self.since is None:
@@ -43,7 +47,9 @@ class Waiting:
 
     def due(self, now: float) -> bool:
         """Whether they have been enough, or long enough."""
+        if self.unknown:
+            return True
         return self.since is not None and (self.rows >= self.rows_max or now - self.since >= self.seconds_max)
 
     def done(self) -> None:
-        self.rows, self.since = 0, None
+        self.rows, self.since, self.unknown = 0, None, False

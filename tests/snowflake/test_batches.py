@@ -25,6 +25,8 @@ def test_batches_cover_every_commit_once_and_hold_no_more_rows_than_asked_unless
 )
 def test_changes_are_due_by_rows_or_by_seconds(rows, seconds, due):
     waiting = Waiting(10, 10)
+    assert waiting.due(0.0)  # what an earlier run has left
+    waiting.done()
     waiting.add(rows, now=50.0)
     waiting.add(0, now=59.0)
     assert waiting.due(50.0 + seconds) is due
