@@ -3,12 +3,16 @@
 # executor. Spark gives its place and size in the environment (KubernetesClientUtils, BasicExecutorFeatureStep).
 set -euo pipefail
 
-if [ "${1:-}" != executor ]; then
-    case "${1:-}" in
-        lakeward | python | bash | sh) exec "$@" ;;
-        *) exec lakeward "$@" ;;
-    esac
-fi
+case "${1:-}" in
+    executor) ;;
+    driver) # what `spark-submit --deploy-mode cluster` starts
+        echo 'error: Lakeward starts its driver itself, in client mode: it cannot be submitted in cluster mode' >&2
+        echo '  to mend it: run `lakeward run` in a pod, with LAKEWARD_SPARK_MASTER=k8s://… (docker/kubernetes.yaml)' >&2
+        exit 2
+        ;;
+    lakeward | python | bash | sh) exec "$@" ;;
+    *) exec lakeward "$@" ;;
+esac
 
 home=$(python -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
 java=$(python -c 'from lakeward.java import java_home, wrapper_home; from lakeward.artifacts import cache_dir
@@ -20,7 +24,7 @@ while name=SPARK_JAVA_OPT_$number && [ -n "${!name+set}" ]; do
     number=$((number + 1))
 done
 exec "$java" "${options[@]}" -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
-    -cp "${SPARK_CONF_DIR:-}:$home/jars/*:${SPARK_EXTRA_CLASSPATH:-}" \
+    -cp "${SPARK_CONF_DIR:-}:${SPARK_CLASSPATH:-}:$home/jars/*" \
     org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" \
     --executor-id "$SPARK_EXECUTOR_ID" \

@@ -48,7 +48,13 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="lakeward", description="A lakehouse copy of MySQL and MariaDB, equal and proven."
     )
-    top.add_argument("-c", "--config", default="lakeward.toml", metavar="FILE", help="configuration (lakeward.toml)")
+    top.add_argument(
+        "-c",
+        "--config",
+        default=os.environ.get("LAKEWARD_CONFIG") or "lakeward.toml",
+        metavar="FILE",
+        help="configuration (LAKEWARD_CONFIG, else lakeward.toml)",
+    )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
