@@ -8,16 +8,16 @@ claims what is not there.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakeward.config import Config
 from lakeward.errors import ConfigError, LakewardError, TransientError
 from lakeward.lake import Lake
+from snowflake.lakehouse import rotation
 from snowflake.lakehouse.difference import Change, difference
-from snowflake.lakehouse.inventory import inventory
+from snowflake.lakehouse.inventory import described, inventory
 from snowflake.lakehouse.plan import Plan, build
 from snowflake.lakehouse.statements import statements
 
@@ -25,25 +25,36 @@ if TYPE_CHECKING:
     from snowflake.lakehouse.connection import Session  # its connector is slow to import
 
 _TRUST = ("_IAM_USER_ARN", "_EXTERNAL_ID", "_SERVICE_ACCOUNT", "_CONSENT_URL", "_APP_NAME")
+SHOWN = "snowflake"  # the document: where Snowflake stands, and the marks of the secrets it has
 log = logging.getLogger(__name__)
 Connect = Callable[[], "Session"]
 
 
-def changes(lake: Lake, config: Config, session: Session, *, tables_only: bool = False) -> list[Change]:
+def changes(
+    lake: Lake, config: Config, session: Session, *, tables_only: bool = False, rotated: Collection[str] = ()
+) -> list[Change]:
     """What would change. Errors as `build` and `difference`. With `tables_only`, what follows a publication: tables
-    and their grants, not what an administrator makes once."""
+    and their grants, not what an administrator makes once. `rotated`: secrets that Snowflake has not been given."""
     plan = build(lake, config)
     wanted = statements(plan.text)
-    made = difference(wanted, inventory(session, wanted), drop=plan.tables > 0)
+    made = difference(wanted, inventory(session, wanted), drop=plan.tables > 0, rotated=rotated)
     once = ("EXTERNAL VOLUME", "CATALOG INTEGRATION", "STORAGE INTEGRATION", "ROLE", "DATABASE")
-    return [c for c in made if not (tables_only and c.statement.kind in once)]
+    namespaces = ("DATABASE", "alter")  # of a linked database: what a schema is elsewhere
+    return [
+        c for c in made if not tables_only or c.statement.kind not in once or (c.statement.kind, c.verb) == namespaces
+    ]
 
 
 def apply(session: Session, config: Config, made: Sequence[Change], say: Callable[[str], None]) -> int:
-    """Run the changes; how many they were.
+    """Run the changes; how many they were. What waits is said and not run.
 
     Raises what Snowflake's refusal means, with the statement's number: the same command goes on from there.
     """
+    for change in made:
+        if change.verb == "wait":
+            say(f"           {change}")
+            log.info("%s", change)
+    made = [change for change in made if change.verb != "wait"]
     for number, change in enumerate(made, 1):
         log.info("%d of %d: %s", number, len(made), change.statement.text)
         say(f"{number:>4} of {len(made)}  {change}")
@@ -79,19 +90,16 @@ def script(lake: Lake, config: Config, connect: Connect) -> tuple[str, list[Chan
         return build(lake, config).text, None
     session = connect()
     try:
-        made = changes(lake, config, session)
+        made = changes(lake, config, session, rotated=rotation.rotated(lake.read(SHOWN) or {}, config.snowflake))
     finally:
         session.close()
-    lines = [f"-- {len(made)} changes against what is in Snowflake now"]
+    run = [change for change in made if change.verb != "wait"]
+    lines = [f"-- {len(run)} changes against what is in Snowflake now"]
     lines += [f"--   {' '.join(str(change).split())}" for change in made]
-    lines += [f"\n{change.statement.text};" for change in made]
+    lines += [f"\n{change.statement.text};" for change in run]
     return "\n".join(lines) + "\n", made
 
 
 def _trust(answer: Sequence[Mapping[str, object]]) -> list[str]:
     """Whom the storage has to trust: what DESC says of Snowflake's own identity, never a key."""
-    found: dict[str, object] = {}
-    for row in answer:
-        value = str(row.get("property_value"))
-        found |= json.loads(value) if value.startswith("{") else {str(row.get("property")): value}
-    return [f"{name} = {value}" for name, value in found.items() if name.endswith(_TRUST)]
+    return [f"{name} = {value}" for name, value in described(answer).items() if name.endswith(_TRUST)]

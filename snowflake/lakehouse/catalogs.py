@@ -48,6 +48,7 @@ def catalog_values(whole: Config, storage: Storage, tables: Sequence[PublishedTa
         "glue": kind == "glue",
         "rest": rest,
         "linked": kind == "linked",
+        "in_order": kind != "linked",  # Lakeward refreshes the tables, freshness last
         "by_path": kind == "object_store",
         "by_name": kind in ("rest", "glue"),
         "vended": vended,

@@ -7,21 +7,30 @@ volume is read only); what others made is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from lakeward.errors import TerminalError
-from snowflake.lakehouse.inventory import Inventory
-from snowflake.lakehouse.statements import Name, Statement, bare, property_of
+from snowflake.lakehouse.catalogs import DELTA_SUFFIX
+from snowflake.lakehouse.inventory import Inventory, is_linked
+from snowflake.lakehouse.landing_sql import LANDED_SCHEMA
+from snowflake.lakehouse.plan import EXPORT_SCHEMA
+from snowflake.lakehouse.settings import altered
+from snowflake.lakehouse.statements import Name, Statement, bare, location_of, property_of
 from snowflake.lakehouse.template import keyword, literals, qualified
 
-Verb = Literal["create", "alter", "replace", "refresh", "grant", "revoke", "drop", "run"]
+Verb = Literal["create", "alter", "replace", "refresh", "grant", "revoke", "drop", "run", "wait"]
+# By these names `apply` knows what it once made
+EXPORT, LANDED = EXPORT_SCHEMA.format(""), LANDED_SCHEMA.format("")
+EXPORTS, LANDING, LANDING_PIPE, LANDING_RAW = "EXPORTS", "LANDING", "LANDING_PIPE", "LANDING_RAW"
+ACCOUNT_KINDS = frozenset(
+    {"ACCOUNT", "ROLE", "DATABASE ROLE", "USER", "WAREHOUSE", "INTEGRATION", "VOLUME", "EXTERNAL VOLUME", "SHARE"}
+)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A statement to run, and why."""
+    """A statement to run, and why. With the verb "wait" it is not run: Snowflake has to find something first."""
 
     verb: Verb
     statement: Statement
@@ -33,18 +42,25 @@ class Change:
         return " ".join(filter(None, (self.verb, what, qualified(of.name), f"({self.why})" if self.why else "")))
 
 
-def difference(plan: Sequence[Statement], there: Inventory, *, drop: bool) -> list[Change]:
-    """The changes, in the order to run them. With `drop`, what the plan no longer names goes.
+def difference(
+    plan: Sequence[Statement], there: Inventory, *, drop: bool, rotated: Collection[str] = ()
+) -> list[Change]:
+    """The changes, in the order to run them. With `drop`, what the plan no longer names goes; `rotated` are the secrets
+    that Snowflake has not been given.
 
-    Raises TerminalError for an external volume of that name which lies elsewhere.
+    Raises TerminalError for a volume, integration or linked database whose settings cannot be made those of the plan.
     """
+    waiting = _undiscovered(plan, there)
     changes: list[Change] = []
     made: set[tuple[str, Name]] = set()
     ungranted: set[tuple[str, Name]] = set()  # made without the grants of what was there
     for statement in plan:
         key = statement.kind, statement.name
-        if statement.action in ("create", "replace"):
-            found = _made(statement, there) if key in there.objects else [Change("create", statement)]
+        if statement.action != "describe" and _waits(statement, waiting):
+            waiting |= {statement.name} if key not in there.objects else set()
+            changes.append(Change("wait", statement, "until Snowflake has found it in the catalog"))
+        elif statement.action in ("create", "replace"):
+            found = _made(statement, there, rotated) if key in there.objects else [Change("create", statement)]
             if any(c.verb in ("create", "replace") for c in found):
                 made.add(key)
                 ungranted |= set() if "COPY GRANTS" in bare(statement) else {key}
@@ -60,11 +76,24 @@ def difference(plan: Sequence[Statement], there: Inventory, *, drop: bool) -> li
     return [*changes, *(_gone(plan, there) if drop else [])]
 
 
-def _made(wanted: Statement, there: Inventory) -> list[Change]:
+def _undiscovered(plan: Sequence[Statement], there: Inventory) -> set[Name]:
+    """The schemas and tables that the plan names in linked databases, and that Snowflake has not found there yet."""
+    linked = {s.name[0] for s in plan if is_linked(s)}
+    named = {(s.kind, s.name) for s in plan if s.action == "grant" and len(s.name) > 1 and s.name[0] in linked}
+    return {name for kind, name in named if (kind, name) not in there.objects}
+
+
+def _waits(of: Statement, waiting: Collection[Name]) -> bool:
+    """Whether a statement is about one of `waiting`: it would fail, and stop what comes after it."""
+    if of.action == "grant" and of.name in waiting:
+        return True
+    return of.kind == "VIEW" and of.action != "grant" and any(qualified(name) in of.text for name in waiting)
+
+
+def _made(wanted: Statement, there: Inventory, rotated: Collection[str]) -> list[Change]:
     """What an object that is there lacks."""
     now, name = there.objects[wanted.kind, wanted.name], qualified(wanted.name)
-    if wanted.kind == "EXTERNAL VOLUME":
-        return _volume(wanted, there)
+    changed = [Change("alter", replace(wanted, text=t), why) for t, why in altered(wanted, there, rotated)]
     if wanted.kind == "ICEBERG TABLE":
         asked = {
             "catalog_name": property_of(wanted, "CATALOG"),
@@ -72,7 +101,8 @@ def _made(wanted: Statement, there: Inventory) -> list[Change]:
             "catalog_table_name": property_of(wanted, "CATALOG_TABLE_NAME"),
             "catalog_namespace": property_of(wanted, "CATALOG_NAMESPACE"),
         }
-        other = [k for k, v in asked.items() if v is not None and (now.get(k) or v) != v]
+        # What SHOW has no column for is not known; what it shows empty is another way to find the table.
+        other = [k for k, v in asked.items() if v is not None and k in now and (now[k] or "") != v]
         base = property_of(wanted, "BASE_LOCATION")
         if base is not None and (now.get("base_location") or base).rstrip("/") != base.rstrip("/"):
             other.append("base_location")
@@ -81,31 +111,18 @@ def _made(wanted: Statement, there: Inventory) -> list[Change]:
             return [Change("drop", drop, f"another {', '.join(other)}"), Change("create", wanted)]
         return []
     if wanted.kind == "EXTERNAL TABLE":
-        place = wanted.text.rpartition("WITH LOCATION = ")[2].split("\n")[0].rpartition('"')[2].rstrip("/")
-        same = str(now.get("location", "")).rstrip("/").endswith(place)
+        _, folder = location_of(wanted) or ((), "")
+        same = str(now.get("location", "")).rstrip("/").endswith(f"/{folder.rstrip('/')}")
         return [] if same else [Change("replace", wanted, "a new export")]
     if wanted.kind == "STAGE":
         url = property_of(wanted, "URL") or ""
         if (now.get("url") or url) != url:
             text = f"ALTER STAGE {name} SET URL = {literals([url])[1:-1]}"
-            return [Change("alter", replace(wanted, text=text), "another URL")]
-        return []
+            changed.insert(0, Change("alter", replace(wanted, text=text), "another URL"))
+        return changed
     if wanted.action == "replace" and _same_text(wanted.text, str(now.get("text", ""))):
         return []
-    return [Change("replace", wanted, "another definition")] if wanted.action == "replace" else []
-
-
-def _volume(wanted: Statement, there: Inventory) -> list[Change]:
-    url, found = property_of(wanted, "STORAGE_BASE_URL"), there.volumes.get(wanted.name, "")
-    if found and found != url:
-        raise TerminalError(
-            f"the external volume {wanted.name[0]} lies at {found}, and this lake at {url}",
-            hint="set external_volume in [snowflake] to a name of this lake's own",
-        )
-    if str(there.objects[wanted.kind, wanted.name].get("allow_writes", "")).lower() != "false":
-        text = f"ALTER EXTERNAL VOLUME {qualified(wanted.name)} SET ALLOW_WRITES = FALSE"
-        return [Change("alter", replace(wanted, text=text), "it lets Snowflake write")]
-    return []
+    return [Change("replace", wanted, "another definition")] if wanted.action == "replace" else changed
 
 
 def _refresh(wanted: Statement, there: Inventory, *, new: bool) -> list[Change]:
@@ -125,22 +142,15 @@ def _grant(wanted: Statement, there: Inventory, *, new: bool) -> list[Change]:
 
 
 def _gone(plan: Sequence[Statement], there: Inventory) -> list[Change]:
-    """What is Lakeward's by its integration, volume or stage, and no longer in the plan."""
+    """What is Lakeward's and no longer in the plan, and what the read role has beyond it."""
     wanted = {(s.kind, s.name) for s in plan if s.action in ("create", "replace")}
-    catalogs = {s.name[0] for s in plan if s.action == "create" and s.kind == "CATALOG INTEGRATION"}
-    stages = [s.name for s in plan if s.action == "create" and s.kind == "STAGE"]
-    linked = {s.name[0] for s in plan if s.kind == "DATABASE" and "LINKED_CATALOG" in bare(s)}
+    linked = {s.name[0] for s in plan if is_linked(s)}  # Snowflake fills these by the catalog
+    ours = _Ours(plan, there)
     gone: list[Change] = []
     for (kind, name), now in sorted(there.objects.items()):
-        if name[0] in linked:  # Snowflake fills it by the catalog
-            continue
-        ours = kind == "ICEBERG TABLE" and now.get("catalog_name") in catalogs
-        if kind == "EXTERNAL TABLE":
-            place = str(now.get("location", "")).replace('"', "").lstrip("@")
-            ours = any(place.startswith(".".join(stage) + "/") for stage in stages)
-        if ours and (kind, name) not in wanted:
+        if (kind, name) not in wanted and name[0] not in linked and ours(kind, name, now):
             statement = Statement(f"DROP {keyword(kind)} IF EXISTS {qualified(name)}", "other", kind, name)
-            gone.append(Change("drop", statement, "gold no longer publishes it"))
+            gone.append(Change("drop", statement, "the plan no longer has it"))
     dropped = {c.statement.name for c in gone}
     granted = {(s.privilege, s.kind.rpartition(" ")[2], s.name) for s in plan if s.action == "grant"}
     databases = {s.name[0] for s in plan if s.kind == "DATABASE"}
@@ -149,10 +159,48 @@ def _gone(plan: Sequence[Statement], there: Inventory) -> list[Change]:
         least = (privilege, kind.rpartition(" ")[2], name) in granted
         if least or not name or name[0] not in databases or name in dropped:
             continue
+        # A warehouse or a role may bear the database's name, and is another's; an owner cannot be revoked.
+        if (len(name) == 1) != (kind == "DATABASE") or kind in ACCOUNT_KINDS or privilege == "OWNERSHIP":
+            continue
         text = f"REVOKE {keyword(privilege)} ON {keyword(kind)} {qualified(name)} FROM ROLE {qualified(role)}"
         change = Statement(text, "other", kind, name, privilege=privilege, role=role)
         gone.append(Change("revoke", change, "a reader does not need it"))
     return gone
+
+
+class _Ours:
+    """Whether Lakeward made an object: by the integration, the stage or the raw table that it stands on.
+
+    What others made in the same database is theirs.
+    """
+
+    def __init__(self, plan: Sequence[Statement], there: Inventory) -> None:
+        made = [s for s in plan if s.action == "create"]
+        catalogs = {s.name[0] for s in made if s.kind == "CATALOG INTEGRATION"}
+        self.catalogs = catalogs | {f"{name}{DELTA_SUFFIX}" for name in catalogs}  # also where no silver is shown now
+        own = {s.name[:2]: property_of(s, "URL") for s in made if s.kind == "STAGE" and s.name[2] == EXPORTS}
+        self.own = next(iter(own), ())
+        self.export_url = next(iter(own.values()), None)
+        self.raw = qualified((*self.own, LANDING_RAW))
+        stages = [s.name for s in made if s.kind == "STAGE"]
+        stages += [name for (kind, name), now in there.objects.items() if kind == "STAGE" and self._stage(name, now)]
+        self.stages = tuple(".".join(stage) + "/" for stage in stages)
+
+    def __call__(self, kind: str, name: Name, now: Mapping[str, Any]) -> bool:
+        if kind == "ICEBERG TABLE":
+            return now.get("catalog_name") in self.catalogs
+        if kind == "EXTERNAL TABLE":
+            return str(now.get("location", "")).replace('"', "").lstrip("@").startswith(self.stages)
+        if kind == "DYNAMIC TABLE":
+            return name[1].endswith(LANDED) and self.raw in str(now.get("text", ""))
+        if kind == "PIPE":
+            return name == (*self.own, LANDING_PIPE)
+        return kind == "STAGE" and (name == (*self.own, LANDING) or self._stage(name, now))
+
+    def _stage(self, name: Name, now: Mapping[str, Any]) -> bool:
+        """The stage of one table's export."""
+        inside = self.export_url is not None and str(now.get("url", "")).startswith(self.export_url)
+        return inside and name[:1] == self.own[:1] and name[1].endswith(EXPORT)
 
 
 def _same_text(wanted: str, there: str) -> bool:

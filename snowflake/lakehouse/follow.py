@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from gold.state import GoldState, load_gold
 from lakeward.config import Config
 from lakeward.lake import Lake
-from snowflake.lakehouse.apply import Connect, apply, changes, runnable
+from snowflake.lakehouse import rotation
+from snowflake.lakehouse.apply import SHOWN, Connect, apply, changes, runnable
 from snowflake.lakehouse.plan import EXPORT_FOLDER, PUBLISHED_FILE, build
 
-SHOWN = "snowflake"  # the document
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
@@ -60,9 +60,15 @@ def follow_gold(lake: Lake, config: Config, connect: Connect) -> int:
 def move(session: Session, lake: Lake, config: Config, say: Callable[[str], None], *, tables_only: bool) -> int:
     """Bring Snowflake to the plan and write down where it stands; how many changes it took."""
     state = load_gold(lake)
-    count = apply(session, config, changes(lake, config, session, tables_only=tables_only), say)
+    known = lake.read(SHOWN) or {}
+    new = [] if tables_only else rotation.rotated(known, config.snowflake)
+    made = changes(lake, config, session, tables_only=tables_only, rotated=new)
+    count = apply(session, config, made, say)
     snapshots = {name: table.snapshot for name, table in state.tables.items()}
-    lake.write(SHOWN, {**(lake.read(SHOWN) or {}), "shown": _stands(state), "snapshots": snapshots})
+    # What waits for Snowflake is tried again by the next run, as what has failed is.
+    shown = None if any(change.verb == "wait" for change in made) else _stands(state)
+    known = {**known, "shown": shown, "snapshots": snapshots}
+    lake.write(SHOWN, known if tables_only else rotation.given(known, config.snowflake))
     return count
 
 

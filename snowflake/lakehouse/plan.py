@@ -19,16 +19,19 @@ from lakeward.lake import Lake
 from lakeward.names import TableName
 from lakeward.state import load_bronze, load_silver
 from snowflake.lakehouse.catalogs import catalog_values
-from snowflake.lakehouse.landing_sql import landing_values
+from snowflake.lakehouse.landing_sql import HISTORY, LANDED_SCHEMA, landed, landing_values
 from snowflake.lakehouse.spelling import plain, refuse_twins, snowflake_type, spell, unquoted
 from snowflake.lakehouse.storage import Storage, relative, storage_of
-from snowflake.lakehouse.template import Values, comment, fill
+from snowflake.lakehouse.template import Values, bare_path, comment, fill
 
 EXPORT_FOLDER = "export"
 EXPORT_SCHEMA = "{}__EXPORT"  # of a source schema's external tables
 DELTA_SCHEMA = "{}__SILVER"  # of its silver tables as Delta
 PUBLISHED_FILE = "lakeward/published.json"  # in the stage on the exports
 OWN_SCHEMA = "LAKEWARD"  # the stage, the file format, freshness, and the sink's positions
+
+FRESHNESS, FRESHNESS_VIEW = "FRESHNESS", "FRESHNESS_NOW"
+OWN_TABLES = (FRESHNESS, FRESHNESS_VIEW, "LANDING_RAW", "SINK_POSITIONS")  # no table of a source can bear these there
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,13 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
     own = (database, OWN_SCHEMA)
     refuse_twins(
         [
-            (OWN_SCHEMA.lower(), ""),
-            *[(t.schema, t.table) for t in tables],
+            *[(t.schema, t.table) for t in tables if t.kind != "freshness"],
             *[(EXPORT_SCHEMA.format(t.schema), t.table) for t in exported],
             *[(DELTA_SCHEMA.format(n.schema), n.table) for n in delta],
+            *[(LANDED_SCHEMA.format(s.name.schema), t) for s in landed(lake, whole) for t in _landed(s.name.table)],
         ],
         config.names,
+        own=(OWN_SCHEMA, OWN_TABLES),
     )
     values: dict[str, Any] = {
         "database": database,
@@ -115,12 +119,12 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
         "published": ((*own, "EXPORTS"), PUBLISHED_FILE),
         "schemas": [{"schema": (database, s)} for s in _schemas(tables, exported, delta, config)],
         "delta": bool(delta),
-        **_tables(lake, config, database, tables, delta),
+        **_tables(lake, config, database, storage.base_url, tables, delta),
     }
     freshness = next((t for t in tables if t.kind == "freshness"), None)
     if freshness is not None:
         values["freshness"] = _place(freshness, config, database)
-        values["freshness_view"] = (*own, "FRESHNESS_NOW")
+        values["freshness_view"] = (*own, FRESHNESS_VIEW)
     catalog = catalog_values(whole, storage, tables, delta=bool(delta))
     landing = landing_values(lake, whole, storage)
     values["schemas"] += [{"schema": schema} for schema in sorted({t["table"][:2] for t in landing["landed_tables"]})]
@@ -130,20 +134,30 @@ def _values(lake: Lake, whole: Config, storage: Storage, tables: list[PublishedT
 
 
 def _tables(
-    lake: Lake, config: Snowflake, database: str, tables: list[PublishedTable], delta: list[TableName]
+    lake: Lake,
+    config: Snowflake,
+    database: str,
+    base_url: str,
+    tables: list[PublishedTable],
+    delta: list[TableName],
 ) -> dict[str, Any]:
-    """The tables of each way: Iceberg, external, Delta."""
+    """The tables of each way: Iceberg, external, Delta. Freshness is apart, for it is made and refreshed last."""
+    exports = [_export(lake, config, database, base_url, t) for t in tables if t.export_location is not None]
+    iceberg = [
+        {
+            "table": _place(t, config, database),
+            "metadata_file": relative(lake, t.metadata_file),
+            "catalog_namespace": t.catalog_name[0],
+            "catalog_table": t.catalog_name[1],
+            "fresh": t.kind == "freshness",
+        }
+        for t in tables
+    ]
     return {
-        "tables": [
-            {
-                "table": _place(t, config, database),
-                "metadata_file": relative(lake, t.metadata_file),
-                "catalog_namespace": t.catalog_name[0],
-                "catalog_table": t.catalog_name[1],
-            }
-            for t in tables
-        ],
-        "exports": [_export(lake, config, database, t) for t in tables if t.export_location is not None],
+        "tables": [t for t in iceberg if not t["fresh"]],
+        "freshness_tables": [t for t in iceberg if t["fresh"]],
+        "exports": exports,
+        "export_stages": [e for e in exports if "own_stage" in e],
         "delta_tables": [
             {
                 "table": (database, spell(DELTA_SCHEMA.format(n.schema), config.names), spell(n.table, config.names)),
@@ -188,8 +202,12 @@ def _place(table: PublishedTable, config: Snowflake, database: str) -> tuple[str
     if config.catalog == "linked":  # by the catalog's own names, case and all
         return unquoted(config.linked_database), *table.catalog_name
     if table.kind == "freshness":
-        return database, OWN_SCHEMA, table.table.upper()
+        return database, OWN_SCHEMA, FRESHNESS
     return database, spell(table.schema, config.names), spell(table.table, config.names)
+
+
+def _landed(table: str) -> tuple[str, str]:
+    return table, HISTORY.format(table)
 
 
 def delta_tables(lake: Lake, config: Config) -> list[TableName]:
@@ -202,12 +220,17 @@ def delta_tables(lake: Lake, config: Config) -> list[TableName]:
     return sorted(n for n in names if any(fnmatch.fnmatchcase(str(n), glob) for glob in globs))
 
 
-def _export(lake: Lake, config: Snowflake, database: str, table: PublishedTable) -> dict[str, Any]:
+def _export(lake: Lake, config: Snowflake, database: str, base_url: str, table: PublishedTable) -> dict[str, Any]:
+    """The external table on an export. A folder that cannot stand without quotes is that of a stage of the table's own,
+    in the stage's URL."""
     assert table.export_location is not None, "only exported tables come here"
     folder = relative(lake, table.export_location).removeprefix(f"{EXPORT_FOLDER}/")
-    schema = spell(EXPORT_SCHEMA.format(table.schema), config.names)
+    place = (database, spell(EXPORT_SCHEMA.format(table.schema), config.names), spell(table.table, config.names))
+    above, _, last = folder.rpartition("/")
+    stage = {} if bare_path(f"{folder}/") else {"own_stage": place, "own_url": f"{base_url}{EXPORT_FOLDER}/{above}/"}
     return {
-        "table": (database, schema, spell(table.table, config.names)),
+        "table": place,
         "columns": [(spell(name, config.names), snowflake_type(kind), name) for name, kind in table.columns],
-        "location": ((database, OWN_SCHEMA, "EXPORTS"), f"{folder}/"),
+        "location": (place, f"{last}/") if stage else ((database, OWN_SCHEMA, "EXPORTS"), f"{folder}/"),
+        **stage,
     }

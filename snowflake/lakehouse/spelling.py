@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from lakeward.errors import ConfigError
@@ -58,10 +58,17 @@ def plain(name: str, setting: str) -> str:
     return name.translate(_UPPER)
 
 
-def refuse_twins(tables: Iterable[tuple[str, str]], names: Names) -> None:
-    """Raises ConfigError where two of the (schema, table) names are spelled alike."""
+def refuse_twins(tables: Iterable[tuple[str, str]], names: Names, own: tuple[str, Sequence[str]] = ("", ())) -> None:
+    """Raises ConfigError where two of the (schema, table) names are spelled alike, or one as a table of `own`."""
     schemas: dict[str, str] = {}
     seen: dict[tuple[str, str], str] = {}
+    for schema, table in tables:
+        if (spell(schema, names), spell(table, names)) in {(own[0], name) for name in own[1]}:
+            raise ConfigError(
+                f"{schema}.{table} would bear the name of a table of Lakeward's own in Snowflake",
+                hint=f"set database in [snowflake] to one without {own[0]}, leave the table out with exclude, or set "
+                'names = "source" where that tells them apart',
+            )
     for schema, table in tables:
         spelled = spell(schema, names), spell(table, names)
         before = seen.setdefault(spelled, f"{schema}.{table}")

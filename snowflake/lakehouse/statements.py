@@ -2,7 +2,8 @@
 
 The SQL files stay the one place that says what is made; this reads back what `snowflake.lakehouse.template` has put
 into them, where each name stands in double quotes. Snowflake's lexical rules: quotes are doubled inside quotes, a
-backslash escapes within a string, a comment ends with its line.
+backslash escapes within a string, a comment ends with its line. A comment within a word (`a--b`), and the marks `//`,
+`/*` and `$$` outside of quotes, are in no template: there a value has left its place, and the plan is refused.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ Action = Literal["create", "replace", "refresh", "describe", "grant", "other"]
 Name = tuple[str, ...]
 
 _TOKEN = re.compile(r"""--[^\r\n]*|"(?:[^"]|"")*"|'(?:[^'\\]|''|\\.)*'|;|[^-"';]+|.""", re.DOTALL)
+_ODD = re.compile(r"//|/\*|\*/|\$\$")  # what else begins a comment or a string in Snowflake
 _NAME = r'("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")*)'
 _KINDS = (
     "DATABASE|SCHEMA|EXTERNAL VOLUME|CATALOG INTEGRATION|STORAGE INTEGRATION|FILE FORMAT|STAGE|ICEBERG TABLE"
@@ -31,6 +33,9 @@ _CREATE = re.compile(rf"CREATE (OR REPLACE )?({_KINDS}) (?:IF NOT EXISTS )?{_NAM
 _REFRESH = re.compile(rf"ALTER (ICEBERG TABLE) {_NAME} REFRESH(?: '((?:[^'\\]|''|\\.)*)')?$")
 _DESCRIBE = re.compile(rf"DESC ({_KINDS}) {_NAME}$")
 _GRANT = re.compile(rf"GRANT (\w+) ON ({_KINDS}) {_NAME} TO ROLE {_NAME}$")
+_PLACE = re.compile(rf"{_NAME}/(\S*)")
+_SET = re.compile(r"(\w+) = (\w+)\b(?! =)")
+_OPEN = re.compile(r"(\w+) = (\(?)$")
 _PART = re.compile(r'"((?:[^"]|"")*)"')
 _HOLDERS = ("EXTERNAL VOLUME", "CATALOG INTEGRATION", "STAGE")  # whose statements may hold a secret
 
@@ -62,7 +67,10 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """The statements of a rendered plan, in order, without the comments around them."""
+    """The statements of a rendered plan, in order, without the comments around them.
+
+    Raises ValueError for a plan that Snowflake would read otherwise than it is written.
+    """
     return [_read(one) for one in _split(text)]
 
 
@@ -80,6 +88,35 @@ def property_of(statement: Statement, name: str) -> str | None:
     return None
 
 
+def settings_of(statement: Statement) -> dict[str, tuple[str, ...]]:
+    """What a CREATE sets: `CATALOG_SOURCE = GLUE`, `GLUE_REGION = 'eu-west-1'`, `LOCATIONS = ('a', 'b')`, each as the
+    texts it is set to. Of a name that is set twice, the last."""
+    found: dict[str, tuple[str, ...]] = {}
+    name, listed = "", False
+    for token in _TOKEN.findall(statement.text):
+        if token.startswith("'"):
+            if name:
+                found[name] = (*(found.get(name, ()) if listed else ()), _unescaped(token[1:-1]))
+            name = name if listed else ""
+        elif token[0] not in '"-':
+            if listed and ")" not in token:
+                continue
+            found |= {word: (value,) for word, value in _SET.findall(token)}
+            opened = _OPEN.search(token)
+            name, listed = (opened[1], bool(opened[2])) if opened else ("", False)
+            found.pop(name, None)
+    return found
+
+
+def location_of(statement: Statement) -> tuple[Name, str] | None:
+    """The stage and the folder that an external table is on."""
+    for match in _TOKEN.finditer(statement.text):
+        if match.group().endswith("WITH LOCATION = @") and match.group()[0] not in "\"'-":
+            found = _PLACE.match(statement.text, match.end())
+            return (parts(found[1]), found[2]) if found else None
+    return None
+
+
 def bare(statement: Statement) -> str:
     """The statement without what stands in quotes, on one line: what no name or value can imitate."""
     kept = [t for t in _TOKEN.findall(statement.text) if not t.startswith(('"', "'", "--"))]
@@ -90,10 +127,15 @@ def _split(text: str) -> Iterator[str]:
     current: list[str] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
+        comment = token.startswith("--")
+        within = comment and match.start() > 0 and not text[match.start() - 1].isspace()
+        if within or token in ('"', "'") or (token[0] not in "\"'-" and _ODD.search(token)):
+            around = text[max(0, match.start() - 60) : match.end()]
+            raise ValueError(f"a value has left its place in the plan: {around!r}")
         if token == ";":
             yield "".join(current).strip()
             current = []
-        elif not token.startswith("--"):
+        elif not comment:
             current.append(token)
     if "".join(current).strip():
         raise ValueError("a plan that does not end with a semicolon")

@@ -115,12 +115,18 @@ def storage_url(url: str) -> str:
 
 
 def stage_path(place: tuple[Sequence[str], str]) -> str:
-    """A stage and a folder in it. The folder stands outside of any quotes, so only characters that need none may be in
-    it; Lakeward's own paths hold no others (`lakeward.names.encode_path`)."""
+    """A stage and a folder in it. The folder stands outside of any quotes, for CREATE EXTERNAL TABLE documents no other
+    form, so only what needs none may be in it. `--` would begin a comment there: the table would silently be one on the
+    whole stage. A folder with it goes into the URL of a stage of its own, in quotes (`plan`)."""
     stage, folder = place
-    if _STAGE_PATH.fullmatch(folder) is None or ".." in folder.split("/"):
+    if not bare_path(folder):
         raise ValueError(f"not a place in the lake: {folder!r}")
     return f"@{qualified(stage)}/{folder}"
+
+
+def bare_path(folder: str) -> bool:
+    """Whether a folder of a stage can stand in a statement without quotes."""
+    return _STAGE_PATH.fullmatch(folder) is not None and "--" not in folder and ".." not in folder.split("/")
 
 
 def literal_name(parts: Sequence[str]) -> str:

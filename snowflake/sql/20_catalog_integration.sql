@@ -63,10 +63,15 @@ CREATE CATALOG INTEGRATION IF NOT EXISTS {{identifier:catalog_integration}}
 -- @end
   )
   ENABLED = TRUE;
+-- @when sigv4
+-- Then let the role trust Snowflake: API_AWS_IAM_USER_ARN and API_AWS_EXTERNAL_ID of this answer.
+DESC CATALOG INTEGRATION {{identifier:catalog_integration}};
+-- @end
 -- @end
 -- @when linked
 -- 21 A database that Snowflake fills from the catalog by itself. It is ALL by default: then a DROP TABLE in Snowflake
---    deletes the lake's data. There is no IF NOT EXISTS for it; leave this statement out when it is there.
+--    deletes the lake's data. There is no IF NOT EXISTS for it; leave this statement out when it is there. Its tables are
+--    there once Snowflake has found them: what names them below fails until then.
 CREATE DATABASE {{identifier:linked_database}}
   LINKED_CATALOG = (
     CATALOG = {{literal:catalog_integration}},

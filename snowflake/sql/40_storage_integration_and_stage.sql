@@ -22,6 +22,10 @@ CREATE STORAGE INTEGRATION IF NOT EXISTS {{identifier:storage_integration}}
   ENABLED = TRUE
   STORAGE_ALLOWED_LOCATIONS = {{literals:export_urls}};
 -- @end
+-- @when integrated
+-- Then let the role trust Snowflake for this one, too: it has an identity, and an external id, of its own.
+DESC STORAGE INTEGRATION {{identifier:storage_integration}};
+-- @end
 CREATE FILE FORMAT IF NOT EXISTS {{name:file_format}}
   TYPE = PARQUET
   USE_LOGICAL_TYPE = TRUE

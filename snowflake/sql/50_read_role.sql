@@ -17,6 +17,9 @@ GRANT USAGE ON SCHEMA {{name:schema}} TO ROLE {{identifier:read_role}};
 -- @each tables
 GRANT SELECT ON ICEBERG TABLE {{name:table}} TO ROLE {{identifier:read_role}};
 -- @end
+-- @each freshness_tables
+GRANT SELECT ON ICEBERG TABLE {{name:table}} TO ROLE {{identifier:read_role}};
+-- @end
 -- @each delta_tables
 GRANT SELECT ON ICEBERG TABLE {{name:table}} TO ROLE {{identifier:read_role}};
 -- @end

@@ -21,11 +21,11 @@ from lakeward.config import Config
 from lakeward.errors import GateStoppedError
 from lakeward.lake import Lake
 from lakeward.names import TableName
+from snowflake.lakehouse.apply import SHOWN
 from snowflake.lakehouse.conformance import run
 from snowflake.lakehouse.conformance.delta import check_delta
 from snowflake.lakehouse.conformance.rules import RULES
 from snowflake.lakehouse.conformance.sql import check_sql
-from snowflake.lakehouse.follow import SHOWN
 from snowflake.lakehouse.plan import build
 from snowflake.lakehouse.statements import statements
 

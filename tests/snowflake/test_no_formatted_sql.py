@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = [*(ROOT / "snowflake" / "lakehouse").rglob("*.py"), ROOT / "lakeward" / "cli" / "snowflake.py"]
 QUOTING = {
     *("snowflake_identifier", "quoted", "sql_literal", "qualified", "literals", "literal_name", "relative_path"),
-    *("storage_url", "stage_path", "sql_type", "keyword", "_name"),
+    *("storage_url", "stage_path", "sql_type", "keyword", "secret", "_name"),
 }
 STATEMENT = re.compile(
     r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|MERGE INTO|CREATE|ALTER|DROP|COPY INTO|PUT|SHOW|DESC|GRANT|REVOKE|USE) "

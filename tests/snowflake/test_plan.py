@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
-from servers.published import CASES, PROVIDERS, gold_table, lake_with
+from servers.published import CASES, CUT, PROVIDERS, gold_table, lake_with
 from servers.published import case as published_case
 from sqlglot import exp
 
@@ -20,9 +22,12 @@ from gold.state import GoldState, save_gold
 from lakeward.config import Config, parse
 from lakeward.errors import ConfigError, TerminalError
 from lakeward.lake import Lake
+from lakeward.names import TableName
+from lakeward.schema import TableSchema, column_from_catalog
+from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
 from snowflake.lakehouse import merge_sql, plan
 from snowflake.lakehouse.merge_sql import Target
-from snowflake.lakehouse.statements import bare, property_of, statements
+from snowflake.lakehouse.statements import bare, location_of, property_of, statements
 from snowflake.lakehouse.template import fill
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -31,7 +36,7 @@ assert _spec is not None
 assert _spec.loader is not None
 _tokens = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_tokens)
-tokens, shape = _tokens.tokens, _tokens.shape
+tokens, shape, split, after = _tokens.tokens, _tokens.shape, _tokens.split, _tokens.after
 
 NASTY = [
     '"',
@@ -91,6 +96,11 @@ def test_freshness_is_refreshed_last(tmp_path):
     made = plan.render(lake_with(tmp_path), Config())
     refreshed = [line for line in made.splitlines() if line.startswith("ALTER ICEBERG TABLE")]
     assert '"FRESHNESS"' in refreshed[-1]
+    made = plan.render(*published_case(tmp_path / "delta", "delta"))
+    kinds = ("ICEBERG TABLE", "EXTERNAL TABLE")
+    moved = [s.name[-1] for s in statements(made) if s.kind in kinds and s.action != "grant"]
+    assert len(moved) == 14
+    assert [place for place, name in enumerate(moved) if name == "FRESHNESS"] == [12, 13]  # made last, too
 
 
 def test_a_local_lake_gets_a_whole_plan_that_names_its_placeholders(tmp_path):
@@ -159,6 +169,89 @@ def test_no_name_leaves_its_quotes_in_a_template(schema, table, text):
     assert [t.text for t in said if t.kind == "string"] == [text, text]
 
 
+ROOT = "s3a://bucket/lake"
+
+
+def lake_of(names: list[tuple[str, str]]) -> Lake:
+    """A lake at ROOT that has published, exported and mirrored tables of these names; nothing of it is written."""
+    tables, bronze, silver = {}, {}, {}
+    for name in (TableName(*n) for n in names):
+        made = gold_table(ROOT, *name, columns=[("id", "int")])
+        made.metadata_file = f"{ROOT}/gold/{name.folder}/metadata/v3.metadata.json"
+        made.export_location = f"{ROOT}/export/{name.folder}/cut=1-7-4711"
+        tables[str(name)] = made
+        column = column_from_catalog("id", "int", nullable=False)
+        bronze[str(name)] = BronzeTable(TableSchema(name, (column,), ("id",), "primary"), "streaming", generation=1)
+        silver[str(name)] = SilverTable(CUT.at, 1, 1, 3, 1, ["id"])
+    lake, docs = Lake(ROOT), dict[str, Any]()
+    for method, now in (("write", docs.__setitem__), ("read", lambda n: json.loads(json.dumps(docs.get(n))))):
+        setattr(lake, method, now)
+    save_gold(lake, GoldState(tables=tables))
+    save_bronze(lake, BronzeState(tables=bronze))
+    save_silver(lake, SilverState(cut=CUT, tables=silver))
+    return lake
+
+
+def paths(made: str) -> dict[tuple[str, str], set[str]]:
+    """What an independent reader sees that each table of a plan lies at: (kind, table) and the places, as URLs."""
+    stages: dict[tuple[str, ...], str] = {}
+    found: dict[tuple[str, str], set[str]] = {}
+    for statement in split(made):
+        words = [t.text for t in statement[:6] if t.kind == "word"]
+        name = tuple(t.text for t in statement if t.kind == "identifier")[:3]
+        if "STAGE" in words:
+            stages[name] = after(statement, "URL")[0].text
+        if "TABLE" in words and words[0] in ("CREATE", "ALTER"):
+            places = [t[0].text for w in ("METADATA_FILE_PATH", "BASE_LOCATION") if (t := after(statement, w))]
+            places += [t.text for t in statement if t.kind == "string" and words[:1] == ["ALTER"]]
+            places = [f"s3://bucket/lake/{place}" for place in places]
+            if location := after(statement, "LOCATION"):
+                stage = tuple(t.text for t in location if t.kind == "identifier")[:3]
+                behind = location[6:]  # @ "a" . "b" . "c"
+                end = next(i for i, t in enumerate(behind) if t.text == "REFRESH_ON_CREATE")
+                places = [stages[stage] + "".join(t.text for t in behind[:end])[1:]]
+            found.setdefault((name[1], name[2]), set()).update(places)
+    return found
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3, unique=True))
+@hypothesis.example([("shop", "订单"), ("shop", "a  b"), ("本店", "plain")])
+@hypothesis.example([("--", "'@x'/--"), ("a\nb", "c//d"), ("x__EXPORT", "/*")])
+def test_every_path_of_a_plan_is_read_back_as_the_place_of_its_table(names):
+    config = parse(
+        {
+            "snowflake": {**CASES["s3"][1], "names": "source", "delta": ["*"], "warehouse": "w"},
+            "landing": {"tables": ["*"]},
+        }
+    )
+    try:
+        made = plan.build(lake_of(names), config).text
+    except ConfigError:
+        hypothesis.assume(False)  # two names that Snowflake cannot tell apart, or one of Lakeward's own
+    wanted: dict[tuple[str, str], set[str]] = {}
+    base = "s3://bucket/lake"
+    for name in (TableName(*n) for n in names):
+        for schema, place in (
+            (name.schema, f"{base}/gold/{name.folder}/metadata/v3.metadata.json"),
+            (f"{name.schema}__EXPORT", f"{base}/export/{name.folder}/cut=1-7-4711/"),
+            (f"{name.schema}__SILVER", f"{base}/silver/{name.folder}/"),
+        ):
+            wanted.setdefault((schema, name.table), set()).add(place)
+    assert {k: v for k, v in paths(made).items() if v} == wanted
+    assert "LANDED" in made
+    external = [location_of(s) for s in statements(made) if s.kind == "EXTERNAL TABLE" and s.action == "replace"]
+    assert all(place is not None and place[1].endswith("cut=1-7-4711/") for place in external)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT @a/x--y/;", "SELECT @a//b;", "SELECT 1 /* x */;", "SELECT $$a$$;", 'SELECT "a;']
+)
+def test_a_plan_that_snowflake_would_read_otherwise_is_refused(text):
+    with pytest.raises(ValueError, match="left its place"):
+        statements(text)
+
+
 @hypothesis.settings(deadline=None, max_examples=40)
 @given(NAMES, NAMES, st.lists(NAMES, min_size=1, max_size=3, unique=True))
 def test_no_name_leaves_its_quotes_in_the_sink(schema, table, columns):
@@ -210,6 +303,7 @@ def test_a_plan_is_read_back_as_it_was_written(schema, table, text):
         ("{{path:x}}", {"x": "a/../../b"}),
         ("{{url:x}}", {"x": "file:///etc/"}),
         ("{{stage_path:x}}", {"x": (("a",), "b'; DROP")}),
+        ("{{stage_path:x}}", {"x": (("a",), "shop/-8ba2--5355-/")}),
         ("{{external_columns:x}}", {"x": [("a", "INT); DROP", "a")]}),
         ("-- @each x", {"x": []}),
         ("-- @end", {}),

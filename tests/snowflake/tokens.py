@@ -17,7 +17,19 @@ def tokens(sql: str) -> list[Token]:
         c = sql[at]
         if c.isspace():
             at += 1
-        elif sql.startswith("--", at):
+        elif sql.startswith("/*", at):
+            end = sql.find("*/", at + 2)
+            if end < 0:
+                raise ValueError("a /* without its end")
+            found.append(Token("comment", sql[at : end + 2]))
+            at = end + 2
+        elif sql.startswith("$$", at):
+            end = sql.find("$$", at + 2)
+            if end < 0:
+                raise ValueError("a $$ without its end")
+            found.append(Token("string", sql[at + 2 : end]))
+            at = end + 2
+        elif sql.startswith(("--", "//"), at):
             end = at
             while end < len(sql) and sql[end] not in "\r\n":
                 end += 1
@@ -51,6 +63,25 @@ def _quoted(sql: str, at: int) -> tuple[str, int]:
         text.append(sql[at])
         at += 1
     raise ValueError(f"a {quote} without its end")
+
+
+def split(sql: str) -> list[list[Token]]:
+    """The statements, each without its comments."""
+    found: list[list[Token]] = [[]]
+    for token in tokens(sql):
+        if token == Token("sign", ";"):
+            found.append([])
+        elif token.kind != "comment":
+            found[-1].append(token)
+    return [statement for statement in found if statement]
+
+
+def after(statement: list[Token], name: str) -> list[Token]:
+    """The tokens behind `NAME =`; none where the statement does not say it."""
+    for at in range(len(statement) - 1):
+        if statement[at : at + 2] == [Token("word", name), Token("sign", "=")]:
+            return statement[at + 2 :]
+    return []
 
 
 def shape(sql: str) -> list[tuple[str, str]]:

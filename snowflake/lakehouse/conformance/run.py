@@ -18,12 +18,12 @@ from gold.published import published
 from lakeward.config import Config
 from lakeward.errors import GateStoppedError, TerminalError
 from lakeward.lake import Lake
+from snowflake.lakehouse.apply import SHOWN
 from snowflake.lakehouse.conformance.delta import check_delta
 from snowflake.lakehouse.conformance.parquet import check_file
 from snowflake.lakehouse.conformance.rules import Finding
 from snowflake.lakehouse.conformance.sql import check_sql
 from snowflake.lakehouse.conformance.table import LakeFiles, LiveTable, check_table, read_table
-from snowflake.lakehouse.follow import SHOWN
 from snowflake.lakehouse.plan import build, delta_tables
 from snowflake.lakehouse.statements import statements
 

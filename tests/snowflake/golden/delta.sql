@@ -41,17 +41,12 @@ CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."SHOP"."USERS"
   EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
   CATALOG = 'LAKEWARD_CATALOG'
   METADATA_FILE_PATH = 'gold/shop/users/metadata/v3.metadata.json';
-CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."FRESHNESS"
-  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
-  CATALOG = 'LAKEWARD_CATALOG'
-  METADATA_FILE_PATH = 'gold/lakeward/freshness/metadata/v3.metadata.json';
 
--- 31 Move each table to gold's current snapshot. Run this after every run of gold, outside of a transaction; freshness
---    comes last, so that it never claims what is not there.
+-- 31 Move each table to gold's current snapshot. Run this after every run of gold, outside of a transaction, and then
+--    part 42, which moves freshness.
 ALTER ICEBERG TABLE "LAKEWARD"."MARTS"."REVENUE" REFRESH 'gold/marts/revenue/metadata/v3.metadata.json';
 ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."TRIPS" REFRESH 'gold/shop/trips/metadata/v3.metadata.json';
 ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."USERS" REFRESH 'gold/shop/users/metadata/v3.metadata.json';
-ALTER ICEBERG TABLE "LAKEWARD"."LAKEWARD"."FRESHNESS" REFRESH 'gold/lakeward/freshness/metadata/v3.metadata.json';
 
 -- 32 Silver as it is, by Delta's own log. A refresh takes at most 1,000 commits past a checkpoint; Snowflake writes nothing.
 CREATE CATALOG INTEGRATION IF NOT EXISTS "LAKEWARD_CATALOG_DELTA"
@@ -77,6 +72,8 @@ CREATE STORAGE INTEGRATION IF NOT EXISTS "LAKEWARD_STORAGE"
   STORAGE_PROVIDER = 'GCS'
   ENABLED = TRUE
   STORAGE_ALLOWED_LOCATIONS = ('gcs://bucket/lake/export/');
+-- Then let the role trust Snowflake for this one, too: it has an identity, and an external id, of its own.
+DESC STORAGE INTEGRATION "LAKEWARD_STORAGE";
 CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."PARQUET_FILES"
   TYPE = PARQUET
   USE_LOGICAL_TYPE = TRUE
@@ -120,6 +117,12 @@ CREATE OR REPLACE EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."USERS" (
   FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."PARQUET_FILES")
   COPY GRANTS;
 
+-- 42 Freshness is made and moved after everything that it speaks of, so that it never claims what is not there.
+CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."FRESHNESS"
+  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
+  CATALOG = 'LAKEWARD_CATALOG'
+  METADATA_FILE_PATH = 'gold/lakeward/freshness/metadata/v3.metadata.json';
+ALTER ICEBERG TABLE "LAKEWARD"."LAKEWARD"."FRESHNESS" REFRESH 'gold/lakeward/freshness/metadata/v3.metadata.json';
 -- 42 How fresh each table is, and whether what Snowflake shows is behind what gold has published. FRESHNESS is what
 --    Snowflake shows (it is refreshed last); gold's own word is the file published.json, read from the stage at each query.
 --    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too. The columns of

@@ -54,19 +54,12 @@ CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."SHOP"."USERS"
   CATALOG_TABLE_NAME = 'users'
   CATALOG_NAMESPACE = 'shop'
   AUTO_REFRESH = FALSE;
-CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."FRESHNESS"
-  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
-  CATALOG = 'LAKEWARD_CATALOG'
-  CATALOG_TABLE_NAME = 'freshness'
-  CATALOG_NAMESPACE = 'lakeward'
-  AUTO_REFRESH = FALSE;
 
--- 31 Move each table to the catalog's current snapshot. Run this after every run of gold; freshness comes last, so that
---    it never claims what is not there.
+-- 31 Move each table to the catalog's current snapshot. Run this after every run of gold, and then part 42, which moves
+--    freshness.
 ALTER ICEBERG TABLE "LAKEWARD"."MARTS"."REVENUE" REFRESH;
 ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."TRIPS" REFRESH;
 ALTER ICEBERG TABLE "LAKEWARD"."SHOP"."USERS" REFRESH;
-ALTER ICEBERG TABLE "LAKEWARD"."LAKEWARD"."FRESHNESS" REFRESH;
 
 -- 40 The same lake as files: a stage on gold's Parquet exports.
 CREATE STORAGE INTEGRATION IF NOT EXISTS "LAKEWARD_STORAGE"
@@ -75,6 +68,8 @@ CREATE STORAGE INTEGRATION IF NOT EXISTS "LAKEWARD_STORAGE"
   STORAGE_AWS_ROLE_ARN = 'arn:aws:iam::1:role/r'
   ENABLED = TRUE
   STORAGE_ALLOWED_LOCATIONS = ('s3://bucket/lake/export/');
+-- Then let the role trust Snowflake for this one, too: it has an identity, and an external id, of its own.
+DESC STORAGE INTEGRATION "LAKEWARD_STORAGE";
 CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."PARQUET_FILES"
   TYPE = PARQUET
   USE_LOGICAL_TYPE = TRUE
@@ -118,6 +113,14 @@ CREATE OR REPLACE EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."USERS" (
   FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."PARQUET_FILES")
   COPY GRANTS;
 
+-- 42 Freshness is made and moved after everything that it speaks of, so that it never claims what is not there.
+CREATE ICEBERG TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."FRESHNESS"
+  EXTERNAL_VOLUME = 'LAKEWARD_VOLUME'
+  CATALOG = 'LAKEWARD_CATALOG'
+  CATALOG_TABLE_NAME = 'freshness'
+  CATALOG_NAMESPACE = 'lakeward'
+  AUTO_REFRESH = FALSE;
+ALTER ICEBERG TABLE "LAKEWARD"."LAKEWARD"."FRESHNESS" REFRESH;
 -- 42 How fresh each table is, and whether what Snowflake shows is behind what gold has published. FRESHNESS is what
 --    Snowflake shows (it is refreshed last); gold's own word is the file published.json, read from the stage at each query.
 --    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too. The columns of

@@ -36,8 +36,11 @@ CREATE CATALOG INTEGRATION IF NOT EXISTS "LAKEWARD_CATALOG"
     SIGV4_SIGNING_REGION = 'eu-west-1'
   )
   ENABLED = TRUE;
+-- Then let the role trust Snowflake: API_AWS_IAM_USER_ARN and API_AWS_EXTERNAL_ID of this answer.
+DESC CATALOG INTEGRATION "LAKEWARD_CATALOG";
 -- 21 A database that Snowflake fills from the catalog by itself. It is ALL by default: then a DROP TABLE in Snowflake
---    deletes the lake's data. There is no IF NOT EXISTS for it; leave this statement out when it is there.
+--    deletes the lake's data. There is no IF NOT EXISTS for it; leave this statement out when it is there. Its tables are
+--    there once Snowflake has found them: what names them below fails until then.
 CREATE DATABASE "LAKEWARD_LINKED"
   LINKED_CATALOG = (
     CATALOG = 'LAKEWARD_CATALOG',
@@ -54,6 +57,8 @@ CREATE STORAGE INTEGRATION IF NOT EXISTS "LAKEWARD_STORAGE"
   STORAGE_AWS_ROLE_ARN = 'arn:aws:iam::1:role/r'
   ENABLED = TRUE
   STORAGE_ALLOWED_LOCATIONS = ('s3://bucket/lake/export/');
+-- Then let the role trust Snowflake for this one, too: it has an identity, and an external id, of its own.
+DESC STORAGE INTEGRATION "LAKEWARD_STORAGE";
 CREATE FILE FORMAT IF NOT EXISTS "LAKEWARD"."LAKEWARD"."PARQUET_FILES"
   TYPE = PARQUET
   USE_LOGICAL_TYPE = TRUE
@@ -101,6 +106,8 @@ CREATE OR REPLACE EXTERNAL TABLE "LAKEWARD"."SHOP__EXPORT"."USERS" (
 --    Snowflake shows (it is refreshed last); gold's own word is the file published.json, read from the stage at each query.
 --    AGE_SECONDS counts from the source's last commit that is in the table: a quiet source ages, too. The columns of
 --    FRESHNESS are named by their place, whatever case Snowflake keeps Iceberg's names in.
+--    BEHIND is NULL unless FRESHNESS itself says so: Snowflake refreshes the tables of a linked database each by itself, so
+--    that FRESHNESS may be ahead of a table that it speaks of.
 CREATE OR REPLACE VIEW "LAKEWARD"."LAKEWARD"."FRESHNESS_NOW" (
   TABLE_SCHEMA, TABLE_NAME, KIND, CUT, ROW_COUNT, SOURCE_COMMIT_AT, PUBLISHED_AT, AGE_SECONDS, PUBLISHED_SECONDS_AGO,
   GOLD_CUT, GOLD_PUBLISHED_AT, BEHIND
@@ -122,7 +129,7 @@ SELECT
   DATEDIFF('second', f.SOURCE_COMMIT_AT, CURRENT_TIMESTAMP()) AS AGE_SECONDS,
   DATEDIFF('second', f.PUBLISHED_AT, CURRENT_TIMESTAMP()) AS PUBLISHED_SECONDS_AGO,
   g.CUT, g.PUBLISHED_AT,
-  f.CUT IS DISTINCT FROM g.CUT OR f.METADATA_FILE IS DISTINCT FROM g.METADATA_FILE AS BEHIND
+  IFF(f.CUT IS DISTINCT FROM g.CUT OR f.METADATA_FILE IS DISTINCT FROM g.METADATA_FILE, TRUE, NULL) AS BEHIND
 FROM f
 FULL OUTER JOIN g ON f.TABLE_SCHEMA = g.TABLE_SCHEMA AND f.TABLE_NAME = g.TABLE_NAME;
 
