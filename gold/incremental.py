@@ -10,7 +10,7 @@ The expressions stand over one row of that table, in the order of the keys. The 
 are, come from Iceberg's own changelog between the snapshot that the mart was computed from and the present one. The
 query is then run over those rows of the table alone that belong to a touched key, and one MERGE puts the result in the
 place of the mart's rows with those keys. Where another input has changed, or the changelog cannot say what did, the
-mart is computed as a whole.
+mart is computed as a whole. `gold.narrowing` sees to it that the two say the same.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from pyspark.sql import functions as F
 
 from gold import iceberg
 from gold.changes import CHANGE
-from lakeward.names import TableName, encode_path, spark_identifier, sql_literal
+from lakeward.names import TableName, spark_identifier, sql_literal
 
 if TYPE_CHECKING:
     from gold.marts import Model
 
 _KEY = "__lakeward_k"
+_WHOLE = {"tinyint", "smallint", "int", "bigint", "decimal"}
 log = logging.getLogger(__name__)
 
 
@@ -59,16 +60,21 @@ def touched_keys(session: SparkSession, model: Model, basis: Basis) -> DataFrame
         return None
     if not basis.changed <= {str(t) for t in model.changed}:
         return None
+    if model.whole is not None:
+        log.warning("%s: computed as a whole, since %s", model.file, model.whole)
+        return None
     try:
-        frames = [_touched(session, model, TableName(*name.split(".", 1)), basis) for name in sorted(basis.changed)]
+        frames = [_touched(session, model, t, basis) for t in sorted(model.changed) if str(t) in basis.changed]
         return reduce(DataFrame.unionByName, frames).distinct().localCheckpoint(eager=True)
-    except (PySparkException, Py4JJavaError):
-        return None  # an expired or a foreign snapshot, or other columns: what changed cannot be said
+    except (PySparkException, Py4JJavaError) as error:
+        # An expired or a foreign snapshot, or other columns: what changed cannot be said.
+        log.warning("%s: computed as a whole, since its inputs' changes cannot be read: %s", model.file, _first(error))
+        return None
 
 
 def _touched(session: SparkSession, model: Model, table: TableName, basis: Basis) -> DataFrame:
     view = f"lakeward_{uuid.uuid4().hex}"
-    name = f"{encode_path(table.schema)}.{encode_path(table.table)}"
+    name = iceberg.identifier(session, table.schema, table.table)
     session.sql(
         f"CALL {iceberg.CATALOG}.system.create_changelog_view(table => {sql_literal(name)}, "
         f"changelog_view => {sql_literal(view)}, options => map("
@@ -81,14 +87,27 @@ def _touched(session: SparkSession, model: Model, table: TableName, basis: Basis
         session.catalog.dropTempView(view)
 
 
+def _first(error: PySparkException | Py4JJavaError) -> str:
+    """The error's first line; the JVM's own where Py4J's says only that there was one."""
+    said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    return said.strip().partition("\n")[0]
+
+
+def _exact(kinds: set[str]) -> bool:
+    """Whether values of these types that are equal are one key: '01' = 1 is true, and they are two."""
+    return len(kinds) == 1 or {kind.partition("(")[0] for kind in kinds} <= _WHOLE
+
+
 def rows_of(
     session: SparkSession, model: Model, identifiers: Mapping[TableName, str], keys: DataFrame
 ) -> DataFrame | None:
     """What the query says of the `keys`: the mart's columns, and CHANGE, 'delete' for a key that it says nothing of.
 
-    As `gold.merge.merge_keyed` takes it. None where the query makes other keys of the rows than the header says.
+    As `gold.merge.merge_keyed` takes it. None where the query makes other keys of the rows than the header says, or
+    keys of other types.
     """
     views: list[str] = []
+    kinds: list[dict[str, str]] = [dict(keys.dtypes)]
 
     def view(frame: DataFrame) -> str:
         views.append(f"lakeward_{uuid.uuid4().hex}")
@@ -100,13 +119,23 @@ def rows_of(
     for table, expressions in model.changed.items():
         source = session.table(identifiers[table])
         named = [f"{expression} AS {_KEY}{i}" for i, expression in enumerate(expressions)]
-        every = view(source.selectExpr("*", *named))
+        with_keys = source.selectExpr("*", *named)
+        kinds.append(dict(with_keys.dtypes))
+        every = view(with_keys)
         same = " AND ".join(f"s.{_KEY}{i} <=> k.{_KEY}{i}" for i in range(len(expressions)))
         columns = ", ".join(f"s.{spark_identifier(c)}" for c in source.columns)
         narrowed[table] = view(session.sql(f"SELECT {columns} FROM {every} s LEFT SEMI JOIN {touched} k ON {same}"))
     try:
         computed = session.sql(model.rendered({**identifiers, **narrowed}))
         computed = computed.select(*[F.col(spark_identifier(c)).alias(c.lower()) for c in computed.columns])
+        made = dict(computed.dtypes)
+        for i, key in enumerate(model.keys):
+            found = {made.get(key.lower(), ""), *(kind[f"{_KEY}{i}"] for kind in kinds)}
+            if not _exact(found):
+                log.warning(
+                    "%s: computed as a whole, since %s is of types %s", model.file, key, ", ".join(sorted(found))
+                )
+                return None
         names = [spark_identifier(k.lower()) for k in model.keys]
         matching = reduce(lambda a, b: a & b, (F.col(f"{_KEY}{i}").eqNullSafe(F.col(n)) for i, n in enumerate(names)))
         if not computed.join(keys, on=matching, how="left_anti").isEmpty():
@@ -115,9 +144,8 @@ def rows_of(
         held = computed.withColumn("__lakeward_here", F.lit(True))
         joined = keys.join(held, on=matching, how="left")
         key_columns = {k.lower(): f"{_KEY}{i}" for i, k in enumerate(model.keys)}
-        kinds = dict(computed.dtypes)
         chosen = [
-            F.col(key_columns[c]).cast(kinds[c]).alias(c) if c in key_columns else F.col(spark_identifier(c))
+            F.col(key_columns[c]).cast(made[c]).alias(c) if c in key_columns else F.col(spark_identifier(c))
             for c in computed.columns
         ]
         kind = F.when(F.col("__lakeward_here"), "update_postimage").otherwise("delete").alias(CHANGE)

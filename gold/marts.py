@@ -22,7 +22,7 @@ import graphlib
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -34,7 +34,7 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from gold import iceberg
+from gold import iceberg, narrowing
 from gold.changes import CHANGE
 from gold.iceberg import Standing
 from gold.incremental import Basis, rows_of, touched_keys
@@ -111,6 +111,7 @@ class Model:
     materialized: Materialized = "table"
     changed: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)  # incremental: keys of a changed row
     expectations: tuple[str, ...] = ()
+    whole: str | None = None  # incremental: why it is computed as a whole all the same
 
     @property
     def digest(self) -> str:
@@ -191,6 +192,9 @@ def parse_model(sql: str, file: Path) -> Model:
             f"{file}: an incremental mart needs keys, and which of them a changed row touches",
             hint="write -- keys: … and -- changed: <schema>.<table>: <an expression for each key>",
         )
+    if model.materialized == "incremental":
+        named = {r.start: r.table for r in references}
+        return replace(model, whole=narrowing.check(trees[0], named, model.changed, keys, file))
     return model
 
 

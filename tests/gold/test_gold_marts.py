@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from servers.notebooks import cells
 
-from gold.marts import SHIPPED
+from gold.incremental import Basis, touched_keys
+from gold.marts import SHIPPED, load_models
 from lakeward.errors import TerminalError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,22 @@ def test_a_header_that_says_other_keys_than_the_query_makes_costs_time_and_nothi
     shop.spark.sql(f"UPDATE {table} SET n = 9 WHERE id = 1")
     assert shop.publish().tables["marts.wrong"] == "rebuilt"
     assert sorted((r["k"], r["c"]) for r in shop.rows_of_gold("marts.wrong")) == [(8, 1), (9, 1)]
+
+
+def test_changes_are_read_of_tables_of_any_name_and_it_is_said_where_they_cannot_be(shop, caplog):
+    table = shop.create("order items", {"id": "int", "n": "int"}, ["id"], schema="My Shop")
+    shop.spark.sql(f"INSERT INTO {table} VALUES (1, 7, 1, 't', 0), (2, 8, 1, 't', 0)")
+    header = "-- materialized: incremental\n-- keys: n\n-- changed: My Shop.order items: n\n"
+    model(shop, "items", header + "SELECT n, count(*) AS c FROM `My Shop`.`order items` AS i GROUP BY n")
+    shop.publish()
+    shop.spark.sql(f"UPDATE {table} SET n = 8 WHERE id = 1")
+    assert shop.publish().tables["marts.items"] == "merged"
+    assert sorted((r["n"], r["c"]) for r in shop.rows_of_gold("marts.items")) == [(8, 2)]
+    (found,) = load_models(shop.config.path("models"))
+    now = {"My Shop.order items": int(shop.snapshots("My Shop.order items")[-1]["snapshot_id"])}
+    assert touched_keys(shop.session(), found, Basis({"My Shop.order items": 1}, now)) is None
+    assert "items.sql: computed as a whole, since its inputs' changes cannot be read: " in caplog.text
+    assert "snapshot" in caplog.text
 
 
 def test_a_mart_that_breaks_its_expectation_stays_as_it_was(shop):
