@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
+import math
 import os
 import tomllib
 import types
@@ -105,6 +106,7 @@ class LakeConfig:
     region: str | None = None
     keep_days: int = 7  # that `maintain` leaves readable what has been replaced, in every layer
     bronze_days: int | None = None  # events older than that, and of no more use, are removed by it; default: never
+    maintain_every: float = 24.0  # hours after which a round of `run` ends with it; 0: never
 
 
 @dataclass(frozen=True)
@@ -296,6 +298,10 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
         if table.where is not None:
             parse_filter(table.where, f'[tables."{name}"] where')
     config: Config = _build(Config, doc, "", folder)
+    if not 0 <= config.lake.maintain_every < math.inf:
+        raise ConfigError(
+            f"[lake] maintain_every = {config.lake.maintain_every} is no number of hours", hint="0 is for never"
+        )
     for key, value in config.gold.properties.items():
         if not isinstance(value, str):
             raise ConfigError(f"[gold] properties: {key} has to be a string", hint="put it in quotes")

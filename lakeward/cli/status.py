@@ -8,6 +8,7 @@ import json
 import time
 from typing import Any
 
+from gold.schedule import load_maintenance
 from lakeward.cli.app import App
 from lakeward.lake import Lake
 from lakeward.state import BronzeState, BronzeTable, load_bronze, load_silver
@@ -31,6 +32,9 @@ def status(app: App, options: argparse.Namespace) -> int:
         print(f"gap from {gap['from']} to {gap['to']}, accepted {gap['accepted_at']} by {gap['accepted_by']}")
         print(f"  missing: {gap['missing']}")
         print(f"  in: {', '.join(gap['tables'])}; `lakeward resnapshot` of a table mends it there")
+    kept = doc["maintenance"]
+    if kept["failed_at"]:
+        print(f"maintenance failed at {kept['failed_at']} (last done: {kept['done_at'] or 'never'}): {kept['reason']}")
     return 0
 
 
@@ -72,9 +76,19 @@ def document(lake: Lake) -> dict[str, Any]:
         "server": {k: bronze.server.get(k) for k in ("flavour", "version", "uuid")} if bronze.server else None,
         "servers": [{**{k: s[k] for k in ("uuid", "epoch")}, "since": _iso(s["since_ms"])} for s in bronze.servers],
         "gaps": _gaps(bronze),
+        "maintenance": _maintenance(lake),
         "zero_dates": bronze.zero_dates,
         "tables": tables,
     }
+
+
+def _maintenance(lake: Lake) -> dict[str, str | None]:
+    """When every table was last maintained, and what it has failed with since."""
+    state = load_maintenance(lake)
+    if state is None:
+        return {"done_at": None, "failed_at": None, "reason": None}
+    failed_at = _iso(state.failed_ms) if state.failed_ms is not None else None
+    return {"done_at": _iso(state.since_ms) if state.done else None, "failed_at": failed_at, "reason": state.reason}
 
 
 def _started_at(table: BronzeTable) -> dict[str, str] | None:
