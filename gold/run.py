@@ -122,9 +122,7 @@ class _Run:
             self._freshness(lanes.session)
             crash.point("gold.after_freshness")
         self.state.run, self.state.cut, self.state.intent = self.number, self.cut, None
-        self.state.basis = self.basis
-        if failed:  # the next run has to try again, though silver may not have moved by then
-            self.state.intent = {"run": self.number, "cut": self.cut.to_json(), "tables": {}}
+        self.state.basis = "" if failed else self.basis  # the next run has to try again, whatever stands still
         save_gold(self.lake, self.state)
         if failed:
             raise failed[0]
@@ -291,8 +289,7 @@ def _number(state: GoldState, wanted: dict[str, Wanted]) -> int:
     when silver has moved since, for then other rows may be held."""
     if state.intent is None:
         return state.run + 1
-    begun = state.intent["tables"]  # none: the run ended, but for a mart that has to be tried again
-    same = bool(begun) and all(n in wanted and wanted[n].version == v for n, v in begun.items())
+    same = all(n in wanted and wanted[n].version == v for n, v in state.intent["tables"].items())
     return int(state.intent["run"]) + (0 if same else 1)
 
 

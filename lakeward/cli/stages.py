@@ -19,6 +19,7 @@ from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.failures import Failures
 from lakeward.cli.hints import next_queries
+from lakeward.cli.maintain import maintain_when_due
 from lakeward.cli.serving import Serving, follow
 from lakeward.errors import UsageError
 from lakeward.state import load_bronze, load_silver
@@ -137,6 +138,9 @@ def run_command(app: App, options: argparse.Namespace) -> int:
                 gold_stage(app)
             with failures.kept():
                 follow(app)
+            if maintain_when_due(app):
+                with failures.kept():
+                    follow(app)  # the metadata files are others now
             failures.end_round()
             if not options.continuous:
                 return 0

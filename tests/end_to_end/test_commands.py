@@ -79,13 +79,18 @@ def test_a_catalog_in_a_database_is_published_to_and_maintained(pipeline: Any) -
     if pipeline.database.flavour != "mysql":
         pytest.skip("the server makes no difference to a catalog")
     db, catalog = pipeline.database, pipeline.folder / "catalog.db"
-    pipeline.write_config(rest=f'[gold]\ncatalog = "jdbc"\nuri = "jdbc:sqlite:{catalog}"\n')
+    every = "maintain_every = 0.000001\n"  # an hour's: the second run comes later than that
+    pipeline.write_config(rest=f'{every}[gold]\ncatalog = "jdbc"\nuri = "jdbc:sqlite:{catalog}"\n')
     db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
     db.executemany("INSERT INTO t VALUES (%s, 1)", [(i,) for i in range(12)])
+    said: list[bool] = []
     for command in ("run", "run", "maintain"):
         done = pipeline.command(command)
         assert done.returncode == 0, done.stderr
+        said.append("\nmaintain " in f"\n{done.stdout}")
+        assert "maintenance failed" not in done.stderr
         db.execute("UPDATE t SET n = n + 1 WHERE id < 3")
+    assert said == [False, True, True]
     with contextlib.closing(sqlite3.connect(catalog)) as connection:
         [(place,)] = connection.execute(
             "SELECT metadata_location FROM iceberg_tables WHERE table_name = 't'"
