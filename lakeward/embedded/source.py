@@ -1,4 +1,4 @@
-"""The embedded source: a server with the demo database, found or made, and what `lakeward demo` does with it.
+"""The embedded source: a server with the demo database, found or made, and what the commands of `demo` do with it.
 
 Promise: whoever asks first makes it, everybody else finds it. A file lock on the folder keeps two commands from making
 it at once, and a load that was interrupted is begun anew, before anybody could have read from it.
