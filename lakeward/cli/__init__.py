@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from lakeward.cli import log
 from lakeward.cli.app import App
 from lakeward.errors import LakewardError
 from lakeward.lake import disk_full
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     options = parser().parse_args(arguments)
     app = App(options.config)
+    log.configure()
     try:
         for command in (options.command, *(f"stages.{stage}_command" for stage in options.then)):
             if code := _command(command)(app, options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from servers.published import CASES, gold_table, lake_with, republished
 from servers.snowflake_account import Account
 
 from gold.state import load_gold, save_gold
+from lakeward import cli
 from lakeward.cli import snowflake as command
 from lakeward.config import Config, parse
 from lakeward.errors import ConfigError, TerminalError, TransientError
@@ -166,6 +168,27 @@ def test_a_secret_is_in_the_statement_that_runs_and_in_nothing_that_is_shown(tmp
     assert "hunter" not in shown
     assert "SECRET OF [snowflake]" in shown
     assert len([r for r in caplog.records if " of " in r.message]) == len(made)
+
+
+def test_a_command_logs_each_statement_to_stderr_and_what_others_warn_of(tmp_path, monkeypatch, capsys):
+    lake, config = case(tmp_path, "s3compat")
+    account: Any = Account()
+
+    def refresh(app: Any, options: Any) -> int:
+        made = apply.changes(lake, config, account)
+        apply.apply(account, config, made, lambda line: None)  # as gold does after a run
+        for name in ("snowflake.connector", "gold.run", "py4j"):
+            logging.getLogger(name).info("of no concern")
+        return 0
+
+    monkeypatch.setattr(cli, "_command", lambda name: refresh)
+    assert (cli.main(["status"]), cli.main(["status"])) == (0, 0)
+    said = capsys.readouterr()
+    assert len(re.findall(r"^\d+ of \d+: ", said.err, re.MULTILINE)) == len(account.ran) + said.err.count(": DESC ")
+    assert '1 of 31: CREATE DATABASE IF NOT EXISTS "LAKEWARD"' in said.err
+    assert "SECRET OF [snowflake] storage_secret_key" in said.err
+    assert not re.search("hunter|of no concern", said.err + said.out)
+    assert said.out == ""
 
 
 def test_the_account_is_told_whom_to_trust(tmp_path):
