@@ -49,7 +49,7 @@ class Storage:
 
 def storage_of(lake: Lake, config: Snowflake) -> Storage:
     """Raises ConfigError for a base URL that Snowflake would not take, or that is of another provider."""
-    url = config.storage_base_url or _from_root(lake, config.storage_provider)
+    url = config.storage_base_url or from_root(lake, config.storage_provider)
     if url is None:
         found = Storage(config.storage_provider, _EXAMPLES[config.storage_provider])
         found.setting(None, "storage_base_url", found.base_url)
@@ -71,7 +71,7 @@ def storage_of(lake: Lake, config: Snowflake) -> Storage:
     return Storage(provider, url if url.endswith("/") else url + "/")
 
 
-def _from_root(lake: Lake, provider: Provider) -> str | None:
+def from_root(lake: Lake, provider: Provider) -> str | None:
     """The lake's root in Snowflake's spelling; None for a folder."""
     if lake.local:
         return None

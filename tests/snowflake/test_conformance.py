@@ -11,16 +11,27 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, IntegerType, ListType, NestedField, StringType, StructType, TimestampType
+from pyiceberg.types import (
+    DecimalType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+)
 from servers.iceberg_writer import add, create, described, write
 from servers.published import CASES, CUT, gold_table
 from servers.published import case as published_case
 
-from gold.state import GoldState, save_gold
-from lakeward.config import Config
+from gold.state import GoldState, load_gold, save_gold
+from lakeward.config import Config, parse
 from lakeward.errors import GateStoppedError
 from lakeward.lake import Lake
 from lakeward.names import TableName
+from lakeward.schema import TableSchema, column_from_catalog
+from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
 from snowflake.lakehouse.apply import SHOWN
 from snowflake.lakehouse.conformance import run
 from snowflake.lakehouse.conformance.delta import check_delta
@@ -111,6 +122,11 @@ def edited(table: Any, old: bytes, new: bytes) -> str:
     return str(place)
 
 
+def nested(*names: str, required: bool = False) -> NestedField:
+    fields = (NestedField(i, n, IntegerType(), required=required) for i, n in enumerate(names, 2))
+    return NestedField(1, "p", StructType(*fields))
+
+
 def wide() -> NestedField:
     return NestedField(1, "w", StructType(*(NestedField(i, f"c{i}", IntegerType()) for i in range(2, 1003))))
 
@@ -135,6 +151,18 @@ BREAK = {
     "rows": ("statistics", lambda s: listed(s, rows=4)),
     "nulls": ("statistics", lambda s: listed(s, null_value_counts={1: 0})),
     "bounds": ("statistics", lying),
+    "manifest bounds, upper": ("statistics", lambda s: listed(s, upper_bounds={2: b"nnnn"})),
+    "manifest bounds, lower": ("statistics", lambda s: listed(s, lower_bounds={1: (2).to_bytes(4, "little")})),
+    "manifest bounds of a time": ("statistics", lambda s: listed(s, upper_bounds={3: (1).to_bytes(8, "little")})),
+    "manifest bounds, no number": ("statistics", lambda s: listed(s, upper_bounds={1: b"x"})),
+    "case, nested": ("names", lambda s: good(s, nested("Srid"))),
+    "twins, nested": ("names", lambda s: good(s, nested("srid", "SRID"))),
+    "required, nested": ("statistics", lambda s: good(s, nested("srid", required=True))),
+    "required element": (
+        "statistics",
+        lambda s: good(s, NestedField(1, "v", ListType(2, IntegerType(), element_required=True))),
+    ),
+    "reserved in CREATE TABLE": ("names", lambda s: good(s, NestedField(1, "constraint", IntegerType()))),
     "required": ("statistics", lambda s: good(s, NestedField(1, "id", IntegerType(), required=True))),
     "case": ("names", lambda s: good(s, NestedField(1, "Id", IntegerType()))),
     "twins": (
@@ -154,6 +182,53 @@ def test_a_table_that_breaks_a_rule_is_named_with_the_remedy_and_stops_the_gate(
         run.gate(shop.lake, Config(), values=True)
     assert RULES[rule][1] in str(stopped.value)
     assert stopped.value.exit_code == 3
+
+
+def test_bounds_that_hold_pass_cut_short_or_of_a_narrower_type(shop):
+    table = good(shop, NestedField(1, "id", LongType()), *COLUMNS[1:])
+    small, after = (1).to_bytes(4, "little"), (2).to_bytes(8, "little")
+    said = described(
+        write(table, ROWS),
+        3,
+        lower_bounds={1: small, 2: b"aa", 3: bytes(8)},
+        upper_bounds={1: after, 2: b"{", 3: after},
+    )
+    shop.publish(add(table, said))
+    assert shop.broken() == {}
+
+
+def test_files_of_an_export_and_of_silver_as_delta_are_opened_once(shop):
+    table = file_of(shop)
+    config = parse({"snowflake": {"delta": ["shop.*"]}})
+    shop.publish(table)
+    name = TableName("shop", "t")
+    column = column_from_catalog("id", "int", nullable=False)
+    bronze = BronzeTable(TableSchema(name, (column,), ("id",), "primary"), "streaming", generation=1)
+    save_bronze(shop.lake, BronzeState(tables={"shop.t": bronze}))
+    save_silver(shop.lake, SilverState(cut=CUT, tables={"shop.t": SilverTable(CUT.at, 1, 1, 3, 1, ["id"])}))
+    silver, export = shop.root / "silver" / "shop" / "t", shop.root / "export" / "shop" / "t" / "cut=1-7-4711"
+    (silver / "_delta_log").mkdir(parents=True)
+    export.mkdir(parents=True)
+    actions = [{"protocol": {"minReaderVersion": 1}}, {"metaData": {}}, {"add": {"path": "x%20y.parquet"}}]
+    actions += [{"add": {"path": "gone.parquet"}}, {"remove": {"path": "gone.parquet"}}]
+    (silver / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    state = load_gold(shop.lake)
+    state.tables["shop.t"].export_location = str(export)
+    save_gold(shop.lake, state)
+    for folder, file in ((silver, "x y.parquet"), (export, "part-0.parquet")):
+        pq.write_table(ROWS, folder / file, use_deprecated_int96_timestamps=True)
+    broken = {f.where: f.rule for f in run.check(shop.lake, config).findings}
+    assert broken == {"silver shop.t": "timestamps", "the export of shop.t": "timestamps"}
+    for folder, file in ((silver, "x y.parquet"), (export, "part-0.parquet")):
+        pq.write_table(ROWS, folder / file)
+    assert run.gate(shop.lake, config).files == 2
+    assert run.gate(shop.lake, config).files == 0
+
+
+def test_a_volume_that_is_not_where_the_lake_is_is_named(tmp_path):
+    for url, count in (("s3://bucket/lake/", 0), ("s3://bucket/", 1), ("s3://bucket/lake2", 1)):
+        lake, config = published_case(tmp_path, "s3", storage_base_url=url)
+        assert len(list(run._base_url(lake, config))) == count
 
 
 def test_a_table_that_breaks_none_passes_and_is_read_once(shop):

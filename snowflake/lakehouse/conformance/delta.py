@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -21,8 +22,11 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
 _UNREAD = {"columnMapping", "rowTracking"}
 
 
-def check_delta(lake: Lake, table: TableName) -> Iterator[Finding]:
-    """The protocol and the settings that stand, and how far the log is past its last checkpoint."""
+def check_delta(lake: Lake, table: TableName, live: set[str] | None = None) -> Iterator[Finding]:
+    """The protocol and the settings that stand, and how far the log is past its last checkpoint.
+
+    The table's data files are put into `live`, as paths of the lake's file system.
+    """
     fs, base = lake.filesystem()
     name = f"silver {table}"
     folder = f"{base}/silver/{table.folder}/_delta_log"
@@ -39,22 +43,31 @@ def check_delta(lake: Lake, table: TableName) -> Iterator[Finding]:
     past = sorted(v for v in commits if v > last)
     if len(past) > COMMITS_MAX:
         yield Finding("delta-log", name, f"{len(past):,} commits past its checkpoint")
-    stands = _stands(fs, checkpoints.get(last, []), [commits[v] for v in past])
+    files: set[str] = set()
+    stands = _stands(fs, checkpoints.get(last, []), [commits[v] for v in past], files)
+    if live is not None:
+        live |= {f"{base}/silver/{table.folder}/{unquote(file)}" for file in files}
     yield from _protocol(name, stands)
 
 
-def _stands(fs: pafs.FileSystem, checkpoint: list[str], commits: list[str]) -> dict[str, dict[str, Any]]:
-    """The protocol and the metaData that are in force."""
+def _stands(
+    fs: pafs.FileSystem, checkpoint: list[str], commits: list[str], files: set[str]
+) -> dict[str, dict[str, Any]]:
+    """The protocol and the metaData that are in force; the files that are live, into `files`."""
     found: dict[str, dict[str, Any]] = {}
     for path in checkpoint:
-        columns = [c for c in ("protocol", "metaData") if c in pq.read_schema(path, filesystem=fs).names]
+        there = pq.read_schema(path, filesystem=fs).names
+        columns = [c for c in ("protocol", "metaData") if c in there] + (["add.path"] if "add" in there else [])
         for row in pq.read_table(path, columns=columns, filesystem=fs).to_pylist():
+            files |= {added["path"] for added in (row.pop("add", None),) if added and added["path"]}
             found |= {k: v for k, v in row.items() if v is not None}
     for path in commits:
         with fs.open_input_stream(path) as stream:
             for line in stream.read().splitlines():
                 action = json.loads(line)
                 found |= {k: action[k] for k in ("protocol", "metaData") if k in action}
+                files -= {action["remove"]["path"]} if "remove" in action else set()
+                files |= {action["add"]["path"]} if "add" in action else set()
     return found
 
 

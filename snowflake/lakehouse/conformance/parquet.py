@@ -7,7 +7,7 @@ are true and whether strings are UTF-8. A file never changes, so `snowflake.lake
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,20 +15,36 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
 
+from snowflake.lakehouse.conformance.bounds import Bounds, beyond, bounds, comparable
 from snowflake.lakehouse.conformance.rules import Finding
 
 _INEXACT = (pa.types.is_floating, pa.types.is_nested, pa.types.is_null)
 
 
-def check_file(fs: pafs.FileSystem, path: str, of: DataFile, table: str, *, values: bool) -> Iterator[Finding]:
+def check_footer(fs: pafs.FileSystem, path: str, table: str) -> Iterator[Finding]:
+    """What breaks a rule in a file that no manifest of Iceberg's describes: an export's, or one of silver as Delta."""
+    try:
+        with fs.open_input_file(path) as stream, pq.ParquetFile(stream) as file:
+            yield from _types(file.schema, table)
+    except UnicodeDecodeError:
+        yield Finding("utf-8", table, f"a name in {path} is not UTF-8")
+    except (OSError, pa.ArrowInvalid) as error:
+        yield Finding("paths", table, f"{path} cannot be read: {error}")
+
+
+def check_file(
+    fs: pafs.FileSystem, path: str, of: DataFile, table: str, schema: Schema, *, values: bool
+) -> Iterator[Finding]:
     """What breaks a rule in the file at `path` of `fs`, which its manifest describes as `of`."""
     try:
         with fs.open_input_file(path) as stream, pq.ParquetFile(stream) as file:
             yield from _types(file.schema, table)
             yield from _counts(file, of, table)
             if values:
-                yield from _values(file, table)
+                yield from _values(file, table, bounds(of, schema), schema)
     except UnicodeDecodeError:
         yield Finding("utf-8", table, f"a name in {of.file_path} is not UTF-8")
     except pa.ArrowInvalid as error:
@@ -82,7 +98,8 @@ def _field_id(file: pq.ParquetFile, path: str) -> int | None:
     return int(said) if said is not None else None
 
 
-def _values(file: pq.ParquetFile, table: str) -> Iterator[Finding]:
+def _values(file: pq.ParquetFile, table: str, stated_for: Mapping[int, Bounds], schema: Schema) -> Iterator[Finding]:
+    """The values against the footer, and against the bounds that the manifest states for a column's id."""
     for group in range(file.metadata.num_row_groups):
         for place, field in enumerate(file.schema_arrow):
             column = file.read_row_group(group, columns=[field.name], use_threads=False).column(0)
@@ -91,6 +108,9 @@ def _values(file: pq.ParquetFile, table: str) -> Iterator[Finding]:
             except pa.ArrowInvalid:
                 yield Finding("utf-8", table, f"column {field.name!r} holds text that is not UTF-8")
                 continue
+            known = int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+            if known in stated_for and _misses(stated_for[known], column, schema.find_type(known)):
+                yield Finding("statistics", table, f"column {field.name!r} has values beyond its manifest's bounds")
             leaves = [
                 c
                 for c in range(file.metadata.num_columns)
@@ -100,6 +120,10 @@ def _values(file: pq.ParquetFile, table: str) -> Iterator[Finding]:
                 stated = file.metadata.row_group(group).column(leaf).statistics
                 if stated is not None and _lies(stated, column, field.type):
                     yield Finding("statistics", table, f"column {field.name!r} (number {place}) is not as stated")
+
+
+def _misses(stated: Bounds, column: pa.ChunkedArray, of: IcebergType) -> bool:
+    return not stated.readable or (comparable(column.type, of) and beyond(stated, column))
 
 
 def _lies(stated: Any, column: pa.ChunkedArray, kind: pa.DataType) -> bool:

@@ -45,7 +45,8 @@ RULES = {
     "sql": ("statements that cannot write to the lake", "report it: the plan is Lakeward's own"),
 }
 RESERVED = frozenset(
-    {"current_date", "current_time", "current_timestamp", "current_user", "localtime", "localtimestamp"}
+    # "Cannot be used as column name" in Snowflake's list of reserved words
+    {"constraint", "current_date", "current_time", "current_timestamp", "current_user", "localtime", "localtimestamp"}
 )
 
 

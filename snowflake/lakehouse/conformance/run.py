@@ -12,20 +12,22 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import pyarrow.fs as pafs
 from pyiceberg.manifest import DataFile
 
-from gold.published import published
+from gold.published import PublishedTable, published
 from lakeward.config import Config
 from lakeward.errors import GateStoppedError, TerminalError
 from lakeward.lake import Lake
 from snowflake.lakehouse.apply import SHOWN
 from snowflake.lakehouse.conformance.delta import check_delta
-from snowflake.lakehouse.conformance.parquet import check_file
+from snowflake.lakehouse.conformance.parquet import check_file, check_footer
 from snowflake.lakehouse.conformance.rules import Finding
 from snowflake.lakehouse.conformance.sql import check_sql
 from snowflake.lakehouse.conformance.table import LakeFiles, LiveTable, check_table, read_table
 from snowflake.lakehouse.plan import build, delta_tables
 from snowflake.lakehouse.statements import statements
+from snowflake.lakehouse.storage import from_root
 
 DOCUMENT = "snowflake-checked"
 THREADS = 4
@@ -52,10 +54,13 @@ def check(lake: Lake, config: Config, *, values: bool = True, sql: bool = True) 
     known = lake.read(DOCUMENT) or {}
     passed = {path: bool(deep) for path, deep in dict(known.get("files", {})).items()}
     shown = (lake.read(SHOWN) or {}).get("snapshots", {})
-    files, kept = LakeFiles(lake), dict[str, bool]()
+    files, kept, others = LakeFiles(lake), dict[str, bool](), list[tuple[str, str]]()
+    report.findings += list(_base_url(lake, config))
     with ThreadPoolExecutor(THREADS) as pool:
         for table in published(lake):
             report.tables += 1
+            if table.export_location is not None:
+                others += [(f"the export of {table.schema}.{table.table}", path) for path in _export(files, table)]
             live, found = read_table(files, f"{table.schema}.{table.table}", table.metadata_file)
             report.findings += found
             if live is None:
@@ -63,25 +68,48 @@ def check(lake: Lake, config: Config, *, values: bool = True, sql: bool = True) 
             found = [*check_table(files, live), *_retention(live, shown)]
             new = [f for f in live.files if f.file_path not in passed or (values and not passed[f.file_path])]
             report.files += len(new)
-            look = functools.partial(_look, files, live.name, values)
+            look = functools.partial(_look, files, live, values)
             in_files = list(pool.map(look, new))
             report.findings += [*found, *(f for one in in_files for f in one)]
             bad = {f.file_path for f, one in zip(new, in_files, strict=True) if one}
             kept |= {f.file_path: passed[f.file_path] for f in live.files if f.file_path in passed}
             kept |= {f.file_path: values for f in new if f.file_path not in bad}
-    for name in delta_tables(lake, config):
-        report.findings += check_delta(lake, name)
+        for name in delta_tables(lake, config):
+            in_log: set[str] = set()
+            report.findings += check_delta(lake, name, in_log)
+            others += [(f"silver {name}", path) for path in sorted(in_log)]
+        fs, base = lake.filesystem()
+        unread = [(name, path) for name, path in others if path.removeprefix(base) not in passed]
+        report.files += len(unread)
+        footers = list(pool.map(lambda one: list(check_footer(fs, one[1], one[0])), unread))
+        report.findings += [f for one in footers for f in one]
+        broken = {path for (_, path), one in zip(unread, footers, strict=True) if one}
+        kept |= {path.removeprefix(base): True for _, path in others if path not in broken}
     report.findings = list(dict.fromkeys(report.findings))
     lake.write(DOCUMENT, {"files": kept})
     return report
 
 
-def _look(files: LakeFiles, table: str, values: bool, file: DataFile) -> list[Finding]:
+def _look(files: LakeFiles, table: LiveTable, values: bool, file: DataFile) -> list[Finding]:
     try:
         fs, path = files.at(file.file_path)
-        return list(check_file(fs, path, file, table, values=values))
+        return list(check_file(fs, path, file, table.name, table.metadata.schema(), values=values))
     except (OSError, TerminalError):
         return []  # named already, by its path
+
+
+def _export(files: LakeFiles, table: PublishedTable) -> list[str]:
+    """The Parquet files of a table's export."""
+    fs, folder = files.at(table.export_location or "")
+    found = fs.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+    return sorted(file.path for file in found if file.is_file and file.base_name.endswith(".parquet"))
+
+
+def _base_url(lake: Lake, config: Config) -> Iterator[Finding]:
+    """Iceberg's metadata names its files by absolute path, so the volume has to be where the lake is."""
+    said, root = config.snowflake.storage_base_url, from_root(lake, config.snowflake.storage_provider)
+    if said and root and said.partition("://")[2].rstrip("/") != root.partition("://")[2].rstrip("/"):
+        yield Finding("paths", "[snowflake] storage_base_url", f"the volume is at {said}, and the files are at {root}")
 
 
 def gate(lake: Lake, config: Config, *, values: bool = False) -> Report:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,24 +118,40 @@ def _delete_files(table: LiveTable) -> Iterator[Finding]:
 
 def _columns(table: LiveTable) -> Iterator[Finding]:
     fields = table.metadata.schema().fields
-    spelled: dict[str, str] = {}
+    yield from _names(table, "", fields)
     for field in fields:
         name = field.name
-        if name != name.lower():
-            yield Finding("names", table.name, f"column {name!r} is not in lower case")
         if name.lower() in RESERVED:
             yield Finding("names", table.name, f"column {name!r} bears a name that Snowflake reserves")
-        other = spelled.setdefault(name.lower(), name)
-        if other != name:
-            yield Finding("names", table.name, f"columns {other!r} and {name!r} differ in case alone")
-        if field.required:
-            yield Finding("statistics", table.name, f"column {name!r} is required, not optional")
         below = list(_types(field.field_type))
         if len(below) - 1 > SUB_COLUMNS_MAX:
             yield Finding("width", table.name, f"column {name!r} has {len(below) - 1:,} sub-columns")
         for kind in below:
             if isinstance(kind, (TimestampNanoType, TimestamptzNanoType)):
                 yield Finding("timestamps", table.name, f"column {name!r} holds nanoseconds")
+
+
+def _names(table: LiveTable, above: str, fields: Iterable[NestedField]) -> Iterator[Finding]:
+    """Fields of one level, and of those below: a struct's fields are columns of their own to Snowflake."""
+    spelled: dict[str, str] = {}
+    for field in fields:
+        name = f"{above}{field.name}"
+        if field.name != field.name.lower():
+            yield Finding("names", table.name, f"column {name!r} is not in lower case")
+        other = spelled.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            yield Finding("names", table.name, f"columns {above + other!r} and {name!r} differ in case alone")
+        if field.required:
+            yield Finding("statistics", table.name, f"column {name!r} is required, not optional")
+        yield from _names(table, f"{name}.", _within(field.field_type))
+
+
+def _within(kind: IcebergType) -> list[NestedField]:
+    if isinstance(kind, StructType):
+        return list(kind.fields)
+    if isinstance(kind, ListType):
+        return [kind.element_field]
+    return [kind.value_field] if isinstance(kind, MapType) else []  # a map's keys are never NULL
 
 
 def _types(kind: IcebergType) -> Iterator[IcebergType]:
