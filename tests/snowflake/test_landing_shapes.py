@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from servers.landed import NAME, Bronze, schema_of
+from servers.object_store import object_store
 
 from bronze.commit import add_columns
 from lakeward.config import parse
@@ -19,6 +20,7 @@ from lakeward.names import TableName
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, save_bronze
+from lakeward.storage import ENDPOINT
 from snowflake.lakehouse import landing
 from snowflake.lakehouse.landing_files import Group, write
 
@@ -134,28 +136,46 @@ def test_a_table_that_is_read_again_waits_until_it_is_whole(tmp_path, table, wai
     assert landing.unread(lake, config) == {str(NAME)}  # so that maintenance leaves it alone
 
 
-def test_a_landed_file_is_never_written_over(tmp_path):
-    lake, events = Lake(str(tmp_path)), [("1", "{}"), ("2", "{}")]
+@pytest.fixture(params=["local", "store"])
+def anywhere(request, tmp_path, monkeypatch) -> Iterator[Lake]:
+    if request.param == "local":
+        yield Lake(str(tmp_path))
+        return
+    with object_store(tmp_path) as store:
+        for name, value in {**store.environment, ENDPOINT: store.endpoint}.items():
+            monkeypatch.setenv(name, value)
+        yield Lake(f"s3a://{store.bucket}/lakes/one")
 
-    def attempt(rows: list[tuple[str, str]]) -> Group:
+
+def test_a_landed_file_is_never_written_over(anywhere, monkeypatch):
+    replace, written = Lake.replace, []
+
+    def noted(lake: Lake, relative: str, data: bytes) -> None:
+        written.append((relative, data))
+        replace(lake, relative, data)
+
+    monkeypatch.setattr(Lake, "replace", noted)
+
+    def attempt(*rows: tuple[str, str]) -> Group:
         group = Group(NAME, "0a1b2c3d", 0, 1, rows_max=9, bytes_max=999)
-        write(lake, "landing", group, rows)
+        write(anywhere, "landing", group, rows)
         return group
 
-    first = attempt(events)
-    path = tmp_path / "landing/TableName=shop.order-20-items/0a1b2c3d-000000000000-000000000001-000000.json.gz"
-    whole, inode = path.read_bytes(), path.stat().st_ino
-    assert attempt(events).files == first.files
-    assert path.stat().st_ino == inode
-    path.write_bytes(whole[:10])  # a store that lets a half be seen
-    attempt(events)
-    assert path.read_bytes() == whole
+    events = [("1", "{}"), ("2", "{}")]
+    first = attempt(*events)
+    ((place, whole),) = written
+    assert place == "landing/TableName=shop.order-20-items/0a1b2c3d-000000000000-000000000001-000000.json.gz"
+    assert attempt(*events).files == first.files
+    assert len(written) == 1
+    replace(anywhere, place, whole[:10])  # a store that lets a half be seen
+    attempt(*events)
+    assert written[1:] == [(place, whole)]
     other = gzip.compress(b"{}\n{}\n", compresslevel=1, mtime=7)  # another library's
-    path.write_bytes(other)
-    assert attempt(events).files[0]["bytes"] == len(other)
+    replace(anywhere, place, other)
+    assert attempt(*events).files[0]["bytes"] == len(other)
     with pytest.raises(TerminalError, match="is there with other events"):
-        attempt([("1", json.dumps({"a": 1}))])
-    assert path.read_bytes() == other
+        attempt(("1", '{"a":1}'))
+    assert len(written) == 2
 
 
 def test_the_error_at_the_end_says_each_table_and_cause():
