@@ -194,6 +194,10 @@ class Snowflake:
     storage_key_id: Secret | None = None  # of an S3-compatible store
     storage_secret_key: Secret | None = None
     storage_integration: str = "LAKEWARD_STORAGE"
+    # How GCS and Azure tell the landing's pipe of new files: an integration that is there, or the queue to make one of
+    notification_integration: str | None = None
+    gcp_pubsub_subscription: str | None = None  # projects/<project>/subscriptions/<name>
+    azure_storage_queue: str | None = None  # https://<account>.queue.core.windows.net/<queue>
     # How Snowflake finds gold's tables: by their metadata files, or through the catalog of [gold]
     catalog: Literal["object_store", "rest", "glue", "linked"] = "object_store"
     linked_database: str = "LAKEWARD_LINKED"  # of catalog = "linked": Snowflake fills it from the REST catalog

@@ -38,7 +38,14 @@ def changes(
     plan = build(lake, config)
     wanted = statements(plan.text)
     made = difference(wanted, inventory(session, wanted), drop=plan.tables > 0, rotated=rotated)
-    once = ("EXTERNAL VOLUME", "CATALOG INTEGRATION", "STORAGE INTEGRATION", "ROLE", "DATABASE")
+    once = (
+        "EXTERNAL VOLUME",
+        "CATALOG INTEGRATION",
+        "STORAGE INTEGRATION",
+        "NOTIFICATION INTEGRATION",
+        "ROLE",
+        "DATABASE",
+    )
     namespaces = ("DATABASE", "alter")  # of a linked database: what a schema is elsewhere
     return [
         c for c in made if not tables_only or c.statement.kind not in once or (c.statement.kind, c.verb) == namespaces

@@ -26,8 +26,8 @@ _TOKEN = re.compile(r"""--[^\r\n]*|"(?:[^"]|"")*"|'(?:[^'\\]|''|\\.)*'|;|[^-"';]
 _ODD = re.compile(r"//|/\*|\*/|\$\$")  # what else begins a comment or a string in Snowflake
 _NAME = r'("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")*)'
 _KINDS = (
-    "DATABASE|SCHEMA|EXTERNAL VOLUME|CATALOG INTEGRATION|STORAGE INTEGRATION|FILE FORMAT|STAGE|ICEBERG TABLE"
-    "|EXTERNAL TABLE|DYNAMIC TABLE|TABLE|VIEW|PIPE|ROLE|WAREHOUSE"
+    "DATABASE|SCHEMA|EXTERNAL VOLUME|CATALOG INTEGRATION|STORAGE INTEGRATION|NOTIFICATION INTEGRATION|FILE FORMAT|STAGE"
+    "|ICEBERG TABLE|EXTERNAL TABLE|DYNAMIC TABLE|TABLE|VIEW|PIPE|ROLE|WAREHOUSE"
 )
 _CREATE = re.compile(rf"CREATE (OR REPLACE )?({_KINDS}) (?:IF NOT EXISTS )?{_NAME}")
 _REFRESH = re.compile(rf"ALTER (ICEBERG TABLE) {_NAME} REFRESH(?: '((?:[^'\\]|''|\\.)*)')?$")
@@ -37,6 +37,7 @@ _PLACE = re.compile(rf"{_NAME}/(\S*)")
 _SET = re.compile(r"(\w+) = (\w+)\b(?! =)")
 _OPEN = re.compile(r"(\w+) = (\(?)$")
 _PART = re.compile(r'"((?:[^"]|"")*)"')
+_QUERY = re.compile(r"\bAS\s+(?=(WITH|SELECT)\b)", re.IGNORECASE)
 _HOLDERS = ("EXTERNAL VOLUME", "CATALOG INTEGRATION", "STAGE")  # whose statements may hold a secret
 
 
@@ -121,6 +122,16 @@ def bare(statement: Statement) -> str:
     """The statement without what stands in quotes, on one line: what no name or value can imitate."""
     kept = [t for t in _TOKEN.findall(statement.text) if not t.startswith(('"', "'", "--"))]
     return " ".join("".join(kept).split())
+
+
+def query_of(text: str) -> str:
+    """What a CREATE … AS selects, on one line and without comments; all of it where it selects nothing."""
+    kept = [t for t in _TOKEN.findall(text) if not t.startswith("--")]
+    for number, token in enumerate(kept):
+        if not token.startswith(('"', "'")) and (found := _QUERY.search(token)):
+            kept = [token[found.end() :], *kept[number + 1 :]]
+            break
+    return " ".join("".join(kept).rstrip(" ;\n").split())
 
 
 def _split(text: str) -> Iterator[str]:

@@ -13,8 +13,9 @@ that inserts text as it is:
     {{literal_name:x}}      a name of several parts, as a string               '"LAKE"."LAKEWARD"."F"'
     {{secret:x}}            a place for a secret of the configuration, which is put there only when the statement is run
     {{external_columns:x}}  (name, type, field) each as a column of an external table
-    {{landed_columns:x}}    (name, type, field) each as a column out of an event's image
-    {{landed_keys:x}}       the fields of a key, out of an event's image
+    {{landed_…:x}}          the columns of a landed table, each (name, type, fields: what it is and was called), and the
+                            (type, fields) of its key, in the parts of the queries over its events
+    {{number:x}}            an integer
     {{comment:x}}           text within a comment, on one line
 
 Whole lines are repeated or left out by comments, so that a file stays readable as SQL:
@@ -25,6 +26,7 @@ Whole lines are repeated or left out by comments, so that a file stays readable 
 
 from __future__ import annotations
 
+import json
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,8 @@ from typing import Any
 from lakeward.names import snowflake_identifier, sql_literal
 
 Values = Mapping[str, Any]
+Landed = Sequence[tuple[str, str, Sequence[str]]]  # name, type, fields
+Keys = Sequence[tuple[str, Sequence[str]]]
 
 _PLACEHOLDER = re.compile(r"\{\{(\w+):(\w+)\}\}")
 _DIRECTIVE = re.compile(r"-- @(each|when|end)(?: (\w+))?$")
@@ -148,19 +152,92 @@ def _external_column(name: str, kind: str, field: str) -> str:
     return f"{snowflake_identifier(name)} {sql_type(kind)} AS (VALUE[{sql_literal(field)}]::{sql_type(kind)})"
 
 
-def landed_columns(columns: Sequence[tuple[str, str, str]]) -> str:
-    """(name, type, field) each as a column out of an event's image."""
-    return ",\n  ".join(f"{_landed(kind, field)} AS {snowflake_identifier(name)}" for name, kind, field in columns)
+def landed_columns(columns: Landed) -> str:
+    """The values that `landed_sent` found, each in its type under its column's name."""
+    return ",\n  ".join(
+        f"{_typed(kind, _value_of(i))} AS {snowflake_identifier(name)}" for i, (name, kind, _) in enumerate(columns)
+    )
 
 
-def _landed(kind: str, field: str) -> str:
-    if kind == "BINARY":  # JSON holds bytes in Base64
-        return f"BASE64_DECODE_BINARY(image[{sql_literal(field)}]::VARCHAR)"
-    return f"image[{sql_literal(field)}]::{sql_type(kind)}"
+def _value_of(number: int) -> str:
+    return f"v{number:d}['v']"
 
 
-def landed_keys(fields: Sequence[str]) -> str:
-    return ", ".join(f"image[{sql_literal(field)}]::VARCHAR" for field in fields)
+def landed_names(columns: Landed) -> str:
+    return ", ".join(snowflake_identifier(name) for name, _, _ in columns)
+
+
+def landed_sent(table: tuple[Landed, Keys]) -> str:
+    """v0, v1 …: the last value of each column that an event of the row has sent. It is packed in an object, so
+    that a NULL that was sent is not one that was not."""
+    columns, keys = table
+    so_far = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    over = f"OVER (PARTITION BY era, {landed_key_names(keys)} ORDER BY place {so_far})"
+    return ",\n    ".join(
+        f"LAST_VALUE(IFF(op = 'u' AND {_absent(fields)}, NULL, OBJECT_CONSTRUCT('v', {_field('image', fields)})))"
+        f" IGNORE NULLS {over} AS v{i}"
+        for i, (_, _, fields) in enumerate(columns)
+    )
+
+
+def landed_row(columns: Landed) -> str:
+    """All of a row as one text, that differs where a value does. A column that was not there yet is NULL."""
+    values = ", ".join(f"'v{i}', STRIP_NULL_VALUE({_value_of(i)})" for i in range(len(columns)))
+    return f"TO_JSON(OBJECT_CONSTRUCT({values}))"
+
+
+def landed_key(keys: Keys) -> str:
+    """k0, k1 …: the key's values, by type: a decimal may come as a number or as a string."""
+    return ",\n    ".join(f"{_key('image', *key)} AS k{i}" for i, key in enumerate(keys))
+
+
+def landed_key_names(keys: Keys) -> str:
+    return ", ".join(f"k{i}" for i in range(len(keys)))
+
+
+def landed_same_key(keys: Keys) -> str:
+    """Whether an update left the row under its key."""
+    return " AND ".join(f"{_key('b', *key)} IS NOT DISTINCT FROM {_key('a', *key)}" for key in keys)
+
+
+def _field(image: str, fields: Sequence[str]) -> str:
+    """A field of an image, by its present name or one that it had. JSON's null is no NULL, so a field that is there
+    is not passed over."""
+    found = [f"{image}[{sql_literal(field)}]" for field in fields]
+    return found[0] if len(found) == 1 else f"COALESCE({', '.join(found)})"
+
+
+def _absent(fields: Sequence[str]) -> str:
+    """Whether `absent`, a list of names as JSON text, has the field."""
+    named = [f"CONTAINS(absent, {sql_literal(json.dumps(field, ensure_ascii=False))})" for field in fields]
+    return named[0] if len(named) == 1 else f"({' OR '.join(named)})"
+
+
+def _key(image: str, kind: str, fields: Sequence[str]) -> str:
+    return _typed("VARCHAR" if kind == "BINARY" else kind, _field(image, fields))
+
+
+def _typed(kind: str, value: str) -> str:
+    """A value of JSON in its column's type, and JSON's null as NULL. What an earlier generation had under the name, and
+    is of another type, is NULL."""
+    match kind:
+        case "JSON":  # it came as text; as the sink stores it
+            return f"COALESCE(TRY_PARSE_JSON({value}::VARCHAR), TO_VARIANT({value}::VARCHAR))"
+        case "GEOMETRY":
+            wkb = f"HEX_ENCODE(TRY_TO_BINARY({value}['wkb']::VARCHAR, 'BASE64'))"
+            made = f"TO_VARIANT(OBJECT_CONSTRUCT('srid', {value}['srid'], 'wkb', {wkb}))"
+            return f"IFF({value}['wkb']::VARCHAR IS NULL, NULL, {made})"
+        case "VARIANT":
+            return f"STRIP_NULL_VALUE({value})"
+        case "BINARY":  # JSON holds bytes in Base64
+            return f"TRY_TO_BINARY({value}::VARCHAR, 'BASE64')"
+        case "VARCHAR" | "FLOAT":  # a float as text would lose digits
+            return f"{value}::{sql_type(kind)}"
+    return f"TRY_CAST({value}::VARCHAR AS {sql_type(kind)})"
+
+
+def number(value: int) -> str:
+    return f"{value:d}"
 
 
 def sql_type(kind: str) -> str:
@@ -193,6 +270,12 @@ KINDS: Mapping[str, Callable[[Any], str]] = {
     "secret": secret,
     "external_columns": external_columns,
     "landed_columns": landed_columns,
-    "landed_keys": landed_keys,
+    "landed_names": landed_names,
+    "landed_sent": landed_sent,
+    "landed_row": landed_row,
+    "landed_key": landed_key,
+    "landed_key_names": landed_key_names,
+    "landed_same_key": landed_same_key,
+    "number": number,
     "comment": comment,
 }

@@ -112,6 +112,35 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "s3a://bucket/lake",
         {"storage_aws_role_arn": "arn:aws:iam::1:role/r", "warehouse": "loading", "landing": {"tables": ["shop.*"]}},
     ),
+    "landing_gcs": (
+        "gs://bucket/lake",
+        {
+            "warehouse": "loading",
+            "gcp_pubsub_subscription": "projects/p/subscriptions/landing",
+            "landing": {"tables": ["shop.trips"]},
+        },
+    ),
+    "landing_azure": (
+        "abfss://box@acc.dfs.core.windows.net/lake",
+        {
+            "azure_tenant_id": "t",
+            "warehouse": "loading",
+            "azure_storage_queue": "https://acc.queue.core.windows.net/landing",
+            "notification_integration": "FILES",
+            "landing": {"tables": ["shop.trips"]},
+        },
+    ),
+    "landing_s3compat": (
+        "s3a://bucket/lake",
+        {
+            "storage_provider": "S3COMPAT",
+            "storage_endpoint": "s3.example.com",
+            "storage_key_id": "env:STORE_ID",
+            "storage_secret_key": "env:STORE_KEY",
+            "warehouse": "loading",
+            "landing": {"tables": ["shop.trips"]},
+        },
+    ),
     "delta": ("gs://bucket/lake", {"delta": ["shop.*"]}),
 }
 PROVIDERS = ("s3", "gcs", "azure", "s3compat")

@@ -88,11 +88,13 @@ class Account:
 
     def _describe(self, kind: str, name: tuple[str, ...]) -> list[dict[str, Any]]:
         assert (kind, name) in self.objects, name
-        settings = self.settings[kind, name]
+        settings = self.settings.get((kind, name), {})
         if kind == "EXTERNAL VOLUME":
             told = {"STORAGE_LOCATION_1": json.dumps({"STORAGE_AWS_IAM_USER_ARN": "arn:aws:iam::9:user/x", **settings})}
         elif kind == "STORAGE INTEGRATION":
             told = {"STORAGE_AWS_IAM_USER_ARN": "arn:aws:iam::9:user/files", **settings}
+        elif kind == "NOTIFICATION INTEGRATION":
+            told = {"GCP_PUBSUB_SERVICE_ACCOUNT": "x@y.iam.gserviceaccount.com", **settings}
         else:
             told = {k: v for k, v in settings.items() if k not in (*REST, *LOGIN)}
             for word, names in (("REST_CONFIG", REST), ("REST_AUTHENTICATION", LOGIN)):
@@ -110,6 +112,10 @@ class Account:
             assert found[1] != "OWNERSHIP", text
             named = (found[1], found[2].replace(" ", "_"), _granted(parts(found[3])))
             self.grants = [g for g in self.grants if (g["privilege"], g["granted_on"], g["name"]) != named]
+        elif found := re.fullmatch(r"ALTER TABLE (\".*\") ADD COLUMN IF NOT EXISTS (\w+ [\w(),]+)", text):
+            assert ("TABLE", parts(found[1])) in self.objects
+        elif found := re.fullmatch(r"ALTER PIPE (\".*\") REFRESH", text):
+            assert ("PIPE", parts(found[1])) in self.objects
         elif found := re.fullmatch(
             r"ALTER ([A-Z ]+?) (\"(?:[^\"]|\"\")*\"(?:\.\"[^\"]*\")*) ([A-Z].*)", text, re.DOTALL
         ):
@@ -215,6 +221,8 @@ class Account:
         if of.kind == "EXTERNAL TABLE":
             stage, folder = location_of(of) or ((), "")
             shown["location"] = f"@{'.'.join(stage)}/{folder}"
+        if of.kind == "PIPE":
+            shown["definition"] = of.text.partition("\n  AS ")[2]
         if of.kind == "STAGE":
             shown["url"] = property_of(of, "URL")
         return shown

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import copy
+import dataclasses
 import logging
 import re
 from pathlib import Path
@@ -71,7 +73,8 @@ def test_a_plan_that_was_applied_changes_nothing_whatever_moment_it_was_cut_off_
         assert {v.split()[0] for v in applied(lake, config, whole)} == {"create", "grant"}
     again = applied(lake, config, whole)
     assert [v for v in again if not v.startswith("refresh")] == []  # tables of a catalog are asked for news each time
-    assert (again == []) == (name in ("s3", "gcs", "azure", "s3compat", "linked", "landing"))
+    exact = ("s3", "gcs", "azure", "s3compat", "linked", "landing", "landing_gcs", "landing_azure", "landing_s3compat")
+    assert (again == []) == (name in exact)
     for moment in range(moments):
         account = Account()
         account.fail_at = moment
@@ -257,3 +260,60 @@ def test_no_name_misleads_the_reader_of_a_plan(tmp_path):
     account = Account()
     applied(read, config, account)
     assert applied(read, config, account) == []
+
+
+def test_the_landings_tables_follow_the_columns_and_keep_the_lag_that_somebody_gave_them(tmp_path):
+    lake, config = case(tmp_path, "landing")
+    account = Account()
+    applied(lake, config, account)
+    for (kind, _), shown in account.objects.items():
+        if kind == "DYNAMIC TABLE":
+            shown["text"] = "-- by hand\n" + shown["text"].replace("60 seconds", "1 hour").replace("\n", "\r\n") + ";"
+    assert applied(lake, config, account) == []
+    account.ran.clear()
+    bronze: Any = lake.read("bronze")
+    columns = bronze["tables"]["shop.trips"]["schema"]["columns"]
+    columns.append({"name": "fare", "kind": "decimal", "precision": 10, "scale": 2})
+    before = lake.read
+
+    def read(document: str) -> dict[str, Any] | None:
+        return copy.deepcopy(bronze) if document == "bronze" else before(document)
+
+    lake.read = read  # type: ignore[method-assign]
+    assert applied(lake, config, account) == ["replace DYNAMIC TABLE"] * 2
+    assert "TRIPS__HISTORY" in account.ran[0]
+    assert all('"FARE"' in statement for statement in account.ran)
+    assert applied(lake, config, account) == []
+
+
+def test_a_pipe_that_names_no_files_is_replaced_once_and_nothing_it_was_to_load_is_left_out(tmp_path):
+    lake, config = case(tmp_path, "landing")
+    account = Account()
+    applied(lake, config, account)
+    pipe = account.objects["PIPE", ("LAKEWARD", "LAKEWARD", "LANDING_PIPE")]
+    pipe["definition"] = 'COPY INTO "LAKEWARD"."LAKEWARD"."LANDING_RAW" FROM @x FILE_FORMAT = (TYPE = JSON)'
+    account.ran.clear()
+    assert applied(lake, config, account) == ["alter TABLE", "alter TABLE", "replace PIPE", "run PIPE"]
+    raw, name = '"LAKEWARD"."LAKEWARD"."LANDING_RAW"', '"LAKEWARD"."LAKEWARD"."LANDING_PIPE"'
+    assert account.ran[0] == f"ALTER TABLE {raw} ADD COLUMN IF NOT EXISTS FILE_NAME VARCHAR"
+    assert account.ran[2].startswith(f"CREATE OR REPLACE PIPE {name}\n  AUTO_INGEST = TRUE")
+    assert account.ran[3] == f"ALTER PIPE {name} REFRESH"
+    assert applied(lake, config, account) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [("landing_gcs", "gcp_pubsub_subscription"), ("landing_azure", "azure_storage_queue")]
+)
+def test_a_pipe_that_nobody_would_tell_of_new_files_is_refused(tmp_path, name, setting):
+    nothing: dict[str, Any] = {setting: None, "notification_integration": None}
+    lake, config = case(tmp_path, name)
+    config = dataclasses.replace(config, snowflake=dataclasses.replace(config.snowflake, **nothing))
+    made = build(lake, config)
+    assert f"PLACEHOLDER: [snowflake] {setting}" in made.text
+    with pytest.raises(ConfigError, match=setting):
+        apply.runnable(lake, made)
+    theirs = dataclasses.replace(config.snowflake, notification_integration="theirs")
+    made = build(lake, dataclasses.replace(config, snowflake=theirs))
+    assert made.missing == []
+    assert "INTEGRATION = 'THEIRS'" in made.text
+    assert "CREATE NOTIFICATION" not in made.text

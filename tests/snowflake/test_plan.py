@@ -282,15 +282,19 @@ def test_a_plan_is_read_back_as_it_was_written(schema, table, text):
     template = (
         "CREATE STAGE IF NOT EXISTS {{name:t}} -- {{comment:x}}\n  URL = {{literal:x}};\n"
         "GRANT SELECT ON ICEBERG TABLE {{name:t}} TO ROLE {{identifier:x}};\n"
-        "CREATE DYNAMIC TABLE IF NOT EXISTS {{name:t}} AS SELECT {{landed_columns:c}} ORDER BY {{landed_keys:k}};"
+        "CREATE DYNAMIC TABLE IF NOT EXISTS {{name:t}} AS"
+        " SELECT {{landed_columns:c}}, {{landed_sent:s}} ORDER BY {{landed_key:k}};"
     )
-    values = {"t": ("DB", schema, table), "x": text, "c": [(table, "BINARY", text)], "k": [schema, text]}
+    columns, keys = [(table, "BINARY", [text])], [("VARCHAR", [schema, text])]
+    values = {"t": ("DB", schema, table), "x": text, "c": columns, "k": keys, "s": (columns, keys)}
     stage, grant, dynamic = statements(fill(template, values))
     assert (stage.kind, stage.name, property_of(stage, "URL")) == ("STAGE", ("DB", schema, table), text)
     assert bare(stage) == "CREATE STAGE IF NOT EXISTS .. URL ="
     assert (grant.name, grant.role) == (("DB", schema, table), (text,))
     assert (dynamic.kind, dynamic.name) == ("DYNAMIC TABLE", ("DB", schema, table))
-    assert [t.text for t in tokens(dynamic.text) if t.kind == "string"] == [text, schema, text]
+    assert [t.text for t in tokens(dynamic.text) if t.kind == "string"] == [
+        *("v", "BASE64", "u", json.dumps(text, ensure_ascii=False), "v", text, schema, text)
+    ]
 
 
 @pytest.mark.parametrize(

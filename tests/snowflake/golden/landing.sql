@@ -136,141 +136,350 @@ SELECT
 FROM f
 FULL OUTER JOIN g ON f.TABLE_SCHEMA = g.TABLE_SCHEMA AND f.TABLE_NAME = g.TABLE_NAME;
 
--- 45 The landed events: files of newline JSON, one VARIANT each. Files come in no order; `position` is text of one width,
---    so whoever orders by it has the source's order. The pipe deduplicates by path for 14 days, so never COPY these files
---    by hand as well. Let the bucket's notifications go to the pipe: notification_channel of SHOW PIPES.
+-- 45 The landed events: files of newline JSON, an event a row of the raw table, with the file and the line it came from.
+--    Files come in no order, and one may come twice: the queries below put events in the source's order by their place,
+--    and count each once. The pipe knows for 14 days what it has loaded, so do not COPY these files by hand as well.
 CREATE STAGE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING"
   URL = 's3://bucket/lake/landing/'
   STORAGE_INTEGRATION = "LAKEWARD_STORAGE"
   FILE_FORMAT = (FORMAT_NAME = "LAKEWARD"."LAKEWARD"."JSON_FILES");
-CREATE TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING_RAW" (EVENT VARIANT);
+CREATE TABLE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING_RAW" (EVENT VARIANT, FILE_NAME VARCHAR, FILE_ROW NUMBER(19,0));
+--    Let the bucket's notifications go to the queue that notification_channel of SHOW PIPES names.
 CREATE PIPE IF NOT EXISTS "LAKEWARD"."LAKEWARD"."LANDING_PIPE"
   AUTO_INGEST = TRUE
-  AS COPY INTO "LAKEWARD"."LAKEWARD"."LANDING_RAW" FROM @"LAKEWARD"."LAKEWARD"."LANDING" FILE_FORMAT = (TYPE = JSON);
-CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS"
+  AS COPY INTO "LAKEWARD"."LAKEWARD"."LANDING_RAW" (EVENT, FILE_NAME, FILE_ROW)
+  FROM (SELECT $1, METADATA$FILENAME, METADATA$FILE_ROW_NUMBER FROM @"LAKEWARD"."LAKEWARD"."LANDING")
+  FILE_FORMAT = (TYPE = JSON);
+--    The versions of each row. `place` orders events as the source did: (epoch, file, pos, 0 for a snapshot and 1 for
+--    the stream, …). An era ends with a TRUNCATE, or where the table was read again (a new generation): what is open
+--    ends with it, but for a row that the new generation has as it was. The last state of a transaction is a version,
+--    unless the row was the same before.
+CREATE OR REPLACE DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS__HISTORY"
   TARGET_LAG = '60 seconds'
   WAREHOUSE = "LOADING"
+  COPY GRANTS
   AS
 WITH events AS (
-  SELECT EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['before'] AS b, EVENT['after'] AS a
+  SELECT
+    EVENT['op']::VARCHAR AS op,
+    EVENT['ts_ms']::NUMBER(19,0) AS ts_ms,
+    EVENT['transaction']['id']::VARCHAR AS tx,
+    EVENT['source']['snapshot']::BOOLEAN AS snapshot,
+    EVENT['source']['generation']::NUMBER(10,0) AS generation,
+    LPAD(EVENT['source']['epoch']::VARCHAR, 6, '0') || '-' || LPAD(EVENT['source']['file']::VARCHAR, 10, '0')
+      || '-' || LPAD(EVENT['source']['pos']::VARCHAR, 14, '0') AS origin,
+    LPAD(EVENT['source']['row']::VARCHAR, 10, '0') AS line,
+    TO_JSON(EVENT['source']['absent']) AS a_absent,
+    TO_JSON(EVENT['source']['before_absent']) AS b_absent,
+    EVENT['after'] AS a,
+    EVENT['before'] AS b
   FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.order items'
 ),
-halves AS (
-  SELECT op, position, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
-  UNION ALL
-  SELECT 'd' AS op, position, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
+begins AS (
+  SELECT generation, MIN(origin) AS origin, MIN(ts_ms) AS ts_ms FROM events WHERE snapshot GROUP BY generation
 ),
-cleared AS (SELECT MAX(position) AS position FROM events WHERE op = 't'),
-latest AS (
-  SELECT halves.op, halves.image
-  FROM halves LEFT JOIN cleared ON halves.position < cleared.position
-  WHERE cleared.position IS NULL
-  QUALIFY ROW_NUMBER() OVER (
-    PARTITION BY image['id']::VARCHAR ORDER BY halves.position DESC, halves.half DESC
-  ) = 1
-)
-SELECT
-  image['id']::NUMBER(10,0) AS "ID"
-FROM latest WHERE op <> 'd';
-CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS__HISTORY"
-  TARGET_LAG = '60 seconds'
-  WAREHOUSE = "LOADING"
-  AS
-WITH events AS (
-  SELECT DISTINCT
-    EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['ts_ms']::NUMBER(19,0) AS ts_ms,
-    EVENT['before'] AS b, EVENT['after'] AS a
-  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.order items'
-),
-halves AS (
-  SELECT op, position, ts_ms, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
-  UNION ALL
-  SELECT 'd' AS op, position, ts_ms, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
-),
-cleared AS (
-  SELECT halves.position, MIN(events.ts_ms) AS cleared_ms
-  FROM halves JOIN events ON events.op = 't' AND events.position > halves.position GROUP BY halves.position
-),
-followed AS (
+borders AS (
+  SELECT 0 AS generation, '' AS place, '' AS position, 0 AS ts_ms
+  UNION
   SELECT
-    op, image, ts_ms, position,
-    LEAD(ts_ms) OVER (PARTITION BY image['id']::VARCHAR ORDER BY position, half) AS next_ms
-  FROM halves
+    generation, origin || '-0-' || LPAD(generation::VARCHAR, 10, '0'),
+    origin || '-0-0000000000-00000000-0', ts_ms
+  FROM begins
+  UNION
+  SELECT 0, origin || '-1-' || line || '-00000000-2', origin || '-1-' || line || '-00000000-2', ts_ms
+  FROM events WHERE op = 't'
+),
+eras AS (
+  SELECT
+    generation AS begun, place AS since, position AS since_position, ts_ms AS since_ms,
+    ROW_NUMBER() OVER (ORDER BY place) AS era,
+    LEAD(place) OVER (ORDER BY place) AS until,
+    LEAD(position) OVER (ORDER BY place) AS until_position,
+    LEAD(ts_ms) OVER (ORDER BY place) AS until_ms
+  FROM borders
+),
+halves AS (
+  SELECT
+    IFF(op = 'u' AND TRY_CAST(b['id']::VARCHAR AS NUMBER(10,0)) IS NOT DISTINCT FROM TRY_CAST(a['id']::VARCHAR AS NUMBER(10,0)), 'u', 'c') AS op, ts_ms, tx, snapshot,
+    IFF(
+      snapshot, origin || '-0-' || LPAD(generation::VARCHAR, 10, '0') || '-1-' || line,
+      origin || '-1-' || line || '-00000000-3'
+    ) AS place,
+    a AS image, a_absent AS absent, b, b_absent
+  FROM events WHERE op IN ('c', 'u', 'r')
+  UNION ALL
+  SELECT 'd', ts_ms, tx, snapshot, origin || '-1-' || line || '-00000000-2', b, b_absent, b, b_absent
+  FROM events WHERE op = 'd' OR (op = 'u' AND NOT (TRY_CAST(b['id']::VARCHAR AS NUMBER(10,0)) IS NOT DISTINCT FROM TRY_CAST(a['id']::VARCHAR AS NUMBER(10,0))))
+),
+seen AS (
+  SELECT
+    halves.*, eras.*,
+    TRY_CAST(image['id']::VARCHAR AS NUMBER(10,0)) AS k0
+  FROM halves JOIN eras ON halves.place >= eras.since AND (eras.until IS NULL OR halves.place < eras.until)
+),
+firsts AS (
+  SELECT * FROM seen WHERE begun > 0 AND NOT snapshot
+  QUALIFY ROW_NUMBER() OVER (PARTITION BY era, k0 ORDER BY place) = 1
+),
+states AS (
+  SELECT
+    op, place, era, image, absent, ts_ms, snapshot AS opening,
+    IFF(snapshot, 'generation ' || begun, COALESCE(tx, place)) AS unit,
+    IFF(snapshot, IFF(begun = 1, '000000-0000000000-00000000000000-0-0000000000-00000000-2', since_position), place)
+      AS position,
+    k0
+  FROM seen
+  UNION ALL
+  SELECT
+    IFF(op = 'c', 'd', 'u'), since || '-2', era, b, b_absent, LEAST(ts_ms, COALESCE(since_ms, ts_ms)), TRUE,
+    'generation ' || begun,
+    IFF(begun = 1, '000000-0000000000-00000000000000-0-0000000000-00000000-2', since_position),
+    k0
+  FROM firsts
+),
+filled AS (
+  SELECT
+    op, place, era, ts_ms, opening, unit, position, k0,
+    LAST_VALUE(IFF(op = 'u' AND CONTAINS(absent, '"id"'), NULL, OBJECT_CONSTRUCT('v', image['id']))) IGNORE NULLS OVER (PARTITION BY era, k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS v0,
+    LEAD(unit) OVER (PARTITION BY k0 ORDER BY place) AS next_unit,
+    IFF(
+      LAG(unit) OVER (PARTITION BY k0 ORDER BY place) IS DISTINCT FROM unit,
+      position, NULL
+    ) AS began
+  FROM states
+),
+lasts AS (
+  SELECT
+    *, IFF(op = 'd', NULL, TO_JSON(OBJECT_CONSTRUCT('v0', STRIP_NULL_VALUE(v0['v'])))) AS row_value,
+    MAX(began) OVER (
+      PARTITION BY k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS from_position
+  FROM filled QUALIFY next_unit IS DISTINCT FROM unit
+),
+compared AS (
+  SELECT
+    *, LAG(row_value) OVER (PARTITION BY k0 ORDER BY place) AS row_before,
+    LAG(era) OVER (PARTITION BY k0 ORDER BY place) AS last_era
+  FROM lasts
+),
+numbered AS (
+  SELECT
+    *, SUM(IFF(
+      row_before IS NOT DISTINCT FROM row_value AND (last_era = era OR (opening AND last_era = era - 1)), 0, 1
+    )) OVER (
+      PARTITION BY k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS version
+  FROM compared
 ),
 versions AS (
+  SELECT *, MAX(era) OVER (PARTITION BY k0, version) AS to_era FROM numbered
+  QUALIFY ROW_NUMBER() OVER (PARTITION BY k0, version ORDER BY place) = 1
+),
+dated AS (
   SELECT
-    op, image, ts_ms,
-    LEAST(COALESCE(next_ms, cleared_ms), COALESCE(cleared_ms, next_ms)) AS until_ms
-  FROM followed LEFT JOIN cleared ON cleared.position = followed.position
+    versions.*, eras.until, eras.until_position, eras.until_ms,
+    MAX(ts_ms) OVER (
+      PARTITION BY k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS from_ms,
+    LEAD(versions.era) OVER (PARTITION BY k0 ORDER BY place) AS next_era
+  FROM versions JOIN eras ON eras.era = versions.to_era
+),
+ended AS (
+  SELECT
+    *,
+    CASE
+      WHEN next_era = to_era
+        THEN LEAD(from_ms) OVER (PARTITION BY k0 ORDER BY place)
+      WHEN until IS NOT NULL THEN GREATEST(from_ms, COALESCE(until_ms, from_ms))
+    END AS to_ms,
+    CASE
+      WHEN next_era = to_era
+        THEN LEAD(from_position) OVER (PARTITION BY k0 ORDER BY place)
+      ELSE until_position
+    END AS to_position
+  FROM dated
 )
 SELECT
-  image['id']::NUMBER(10,0) AS "ID",
-  TO_TIMESTAMP_LTZ(ts_ms, 3) AS "__VALID_FROM",
-  TO_TIMESTAMP_LTZ(until_ms, 3) AS "__VALID_TO",
-  until_ms IS NULL AS "__IS_CURRENT"
-FROM versions WHERE op <> 'd' AND (until_ms IS NULL OR until_ms > ts_ms);
-CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."TRIPS"
+  TRY_CAST(v0['v']::VARCHAR AS NUMBER(10,0)) AS "ID",
+  TO_TIMESTAMP_LTZ(from_ms, 3) AS "__VALID_FROM",
+  TO_TIMESTAMP_LTZ(to_ms, 3) AS "__VALID_TO",
+  to_ms IS NULL AS "__IS_CURRENT",
+  from_position AS "__VALID_FROM_POSITION",
+  to_position AS "__VALID_TO_POSITION"
+FROM ended WHERE op <> 'd';
+--    What is current of them.
+CREATE OR REPLACE DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS"
   TARGET_LAG = '60 seconds'
   WAREHOUSE = "LOADING"
+  COPY GRANTS
   AS
-WITH events AS (
-  SELECT EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['before'] AS b, EVENT['after'] AS a
-  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.trips'
-),
-halves AS (
-  SELECT op, position, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
-  UNION ALL
-  SELECT 'd' AS op, position, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
-),
-cleared AS (SELECT MAX(position) AS position FROM events WHERE op = 't'),
-latest AS (
-  SELECT halves.op, halves.image
-  FROM halves LEFT JOIN cleared ON halves.position < cleared.position
-  WHERE cleared.position IS NULL
-  QUALIFY ROW_NUMBER() OVER (
-    PARTITION BY image['id']::VARCHAR ORDER BY halves.position DESC, halves.half DESC
-  ) = 1
-)
-SELECT
-  image['id']::NUMBER(10,0) AS "ID"
-FROM latest WHERE op <> 'd';
-CREATE DYNAMIC TABLE IF NOT EXISTS "LAKEWARD"."SHOP__LANDED"."TRIPS__HISTORY"
+SELECT "ID"
+FROM "LAKEWARD"."SHOP__LANDED"."ORDER ITEMS__HISTORY" WHERE "__IS_CURRENT";
+--    The versions of each row. `place` orders events as the source did: (epoch, file, pos, 0 for a snapshot and 1 for
+--    the stream, …). An era ends with a TRUNCATE, or where the table was read again (a new generation): what is open
+--    ends with it, but for a row that the new generation has as it was. The last state of a transaction is a version,
+--    unless the row was the same before.
+CREATE OR REPLACE DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."TRIPS__HISTORY"
   TARGET_LAG = '60 seconds'
   WAREHOUSE = "LOADING"
+  COPY GRANTS
   AS
 WITH events AS (
-  SELECT DISTINCT
-    EVENT['op']::VARCHAR AS op, EVENT['position']::VARCHAR AS position, EVENT['ts_ms']::NUMBER(19,0) AS ts_ms,
-    EVENT['before'] AS b, EVENT['after'] AS a
-  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.trips'
-),
-halves AS (
-  SELECT op, position, ts_ms, 1 AS half, a AS image FROM events WHERE op IN ('c', 'u', 'r')
-  UNION ALL
-  SELECT 'd' AS op, position, ts_ms, 0 AS half, b AS image FROM events WHERE op IN ('u', 'd')
-),
-cleared AS (
-  SELECT halves.position, MIN(events.ts_ms) AS cleared_ms
-  FROM halves JOIN events ON events.op = 't' AND events.position > halves.position GROUP BY halves.position
-),
-followed AS (
   SELECT
-    op, image, ts_ms, position,
-    LEAD(ts_ms) OVER (PARTITION BY image['id']::VARCHAR ORDER BY position, half) AS next_ms
-  FROM halves
+    EVENT['op']::VARCHAR AS op,
+    EVENT['ts_ms']::NUMBER(19,0) AS ts_ms,
+    EVENT['transaction']['id']::VARCHAR AS tx,
+    EVENT['source']['snapshot']::BOOLEAN AS snapshot,
+    EVENT['source']['generation']::NUMBER(10,0) AS generation,
+    LPAD(EVENT['source']['epoch']::VARCHAR, 6, '0') || '-' || LPAD(EVENT['source']['file']::VARCHAR, 10, '0')
+      || '-' || LPAD(EVENT['source']['pos']::VARCHAR, 14, '0') AS origin,
+    LPAD(EVENT['source']['row']::VARCHAR, 10, '0') AS line,
+    TO_JSON(EVENT['source']['absent']) AS a_absent,
+    TO_JSON(EVENT['source']['before_absent']) AS b_absent,
+    EVENT['after'] AS a,
+    EVENT['before'] AS b
+  FROM "LAKEWARD"."LAKEWARD"."LANDING_RAW" WHERE EVENT['table']::VARCHAR = 'shop.trips'
+),
+begins AS (
+  SELECT generation, MIN(origin) AS origin, MIN(ts_ms) AS ts_ms FROM events WHERE snapshot GROUP BY generation
+),
+borders AS (
+  SELECT 0 AS generation, '' AS place, '' AS position, 0 AS ts_ms
+  UNION
+  SELECT
+    generation, origin || '-0-' || LPAD(generation::VARCHAR, 10, '0'),
+    origin || '-0-0000000000-00000000-0', ts_ms
+  FROM begins
+  UNION
+  SELECT 0, origin || '-1-' || line || '-00000000-2', origin || '-1-' || line || '-00000000-2', ts_ms
+  FROM events WHERE op = 't'
+),
+eras AS (
+  SELECT
+    generation AS begun, place AS since, position AS since_position, ts_ms AS since_ms,
+    ROW_NUMBER() OVER (ORDER BY place) AS era,
+    LEAD(place) OVER (ORDER BY place) AS until,
+    LEAD(position) OVER (ORDER BY place) AS until_position,
+    LEAD(ts_ms) OVER (ORDER BY place) AS until_ms
+  FROM borders
+),
+halves AS (
+  SELECT
+    IFF(op = 'u' AND TRY_CAST(b['id']::VARCHAR AS NUMBER(10,0)) IS NOT DISTINCT FROM TRY_CAST(a['id']::VARCHAR AS NUMBER(10,0)), 'u', 'c') AS op, ts_ms, tx, snapshot,
+    IFF(
+      snapshot, origin || '-0-' || LPAD(generation::VARCHAR, 10, '0') || '-1-' || line,
+      origin || '-1-' || line || '-00000000-3'
+    ) AS place,
+    a AS image, a_absent AS absent, b, b_absent
+  FROM events WHERE op IN ('c', 'u', 'r')
+  UNION ALL
+  SELECT 'd', ts_ms, tx, snapshot, origin || '-1-' || line || '-00000000-2', b, b_absent, b, b_absent
+  FROM events WHERE op = 'd' OR (op = 'u' AND NOT (TRY_CAST(b['id']::VARCHAR AS NUMBER(10,0)) IS NOT DISTINCT FROM TRY_CAST(a['id']::VARCHAR AS NUMBER(10,0))))
+),
+seen AS (
+  SELECT
+    halves.*, eras.*,
+    TRY_CAST(image['id']::VARCHAR AS NUMBER(10,0)) AS k0
+  FROM halves JOIN eras ON halves.place >= eras.since AND (eras.until IS NULL OR halves.place < eras.until)
+),
+firsts AS (
+  SELECT * FROM seen WHERE begun > 0 AND NOT snapshot
+  QUALIFY ROW_NUMBER() OVER (PARTITION BY era, k0 ORDER BY place) = 1
+),
+states AS (
+  SELECT
+    op, place, era, image, absent, ts_ms, snapshot AS opening,
+    IFF(snapshot, 'generation ' || begun, COALESCE(tx, place)) AS unit,
+    IFF(snapshot, IFF(begun = 1, '000000-0000000000-00000000000000-0-0000000000-00000000-2', since_position), place)
+      AS position,
+    k0
+  FROM seen
+  UNION ALL
+  SELECT
+    IFF(op = 'c', 'd', 'u'), since || '-2', era, b, b_absent, LEAST(ts_ms, COALESCE(since_ms, ts_ms)), TRUE,
+    'generation ' || begun,
+    IFF(begun = 1, '000000-0000000000-00000000000000-0-0000000000-00000000-2', since_position),
+    k0
+  FROM firsts
+),
+filled AS (
+  SELECT
+    op, place, era, ts_ms, opening, unit, position, k0,
+    LAST_VALUE(IFF(op = 'u' AND CONTAINS(absent, '"id"'), NULL, OBJECT_CONSTRUCT('v', image['id']))) IGNORE NULLS OVER (PARTITION BY era, k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS v0,
+    LEAD(unit) OVER (PARTITION BY k0 ORDER BY place) AS next_unit,
+    IFF(
+      LAG(unit) OVER (PARTITION BY k0 ORDER BY place) IS DISTINCT FROM unit,
+      position, NULL
+    ) AS began
+  FROM states
+),
+lasts AS (
+  SELECT
+    *, IFF(op = 'd', NULL, TO_JSON(OBJECT_CONSTRUCT('v0', STRIP_NULL_VALUE(v0['v'])))) AS row_value,
+    MAX(began) OVER (
+      PARTITION BY k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS from_position
+  FROM filled QUALIFY next_unit IS DISTINCT FROM unit
+),
+compared AS (
+  SELECT
+    *, LAG(row_value) OVER (PARTITION BY k0 ORDER BY place) AS row_before,
+    LAG(era) OVER (PARTITION BY k0 ORDER BY place) AS last_era
+  FROM lasts
+),
+numbered AS (
+  SELECT
+    *, SUM(IFF(
+      row_before IS NOT DISTINCT FROM row_value AND (last_era = era OR (opening AND last_era = era - 1)), 0, 1
+    )) OVER (
+      PARTITION BY k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS version
+  FROM compared
 ),
 versions AS (
+  SELECT *, MAX(era) OVER (PARTITION BY k0, version) AS to_era FROM numbered
+  QUALIFY ROW_NUMBER() OVER (PARTITION BY k0, version ORDER BY place) = 1
+),
+dated AS (
   SELECT
-    op, image, ts_ms,
-    LEAST(COALESCE(next_ms, cleared_ms), COALESCE(cleared_ms, next_ms)) AS until_ms
-  FROM followed LEFT JOIN cleared ON cleared.position = followed.position
+    versions.*, eras.until, eras.until_position, eras.until_ms,
+    MAX(ts_ms) OVER (
+      PARTITION BY k0 ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS from_ms,
+    LEAD(versions.era) OVER (PARTITION BY k0 ORDER BY place) AS next_era
+  FROM versions JOIN eras ON eras.era = versions.to_era
+),
+ended AS (
+  SELECT
+    *,
+    CASE
+      WHEN next_era = to_era
+        THEN LEAD(from_ms) OVER (PARTITION BY k0 ORDER BY place)
+      WHEN until IS NOT NULL THEN GREATEST(from_ms, COALESCE(until_ms, from_ms))
+    END AS to_ms,
+    CASE
+      WHEN next_era = to_era
+        THEN LEAD(from_position) OVER (PARTITION BY k0 ORDER BY place)
+      ELSE until_position
+    END AS to_position
+  FROM dated
 )
 SELECT
-  image['id']::NUMBER(10,0) AS "ID",
-  TO_TIMESTAMP_LTZ(ts_ms, 3) AS "__VALID_FROM",
-  TO_TIMESTAMP_LTZ(until_ms, 3) AS "__VALID_TO",
-  until_ms IS NULL AS "__IS_CURRENT"
-FROM versions WHERE op <> 'd' AND (until_ms IS NULL OR until_ms > ts_ms);
+  TRY_CAST(v0['v']::VARCHAR AS NUMBER(10,0)) AS "ID",
+  TO_TIMESTAMP_LTZ(from_ms, 3) AS "__VALID_FROM",
+  TO_TIMESTAMP_LTZ(to_ms, 3) AS "__VALID_TO",
+  to_ms IS NULL AS "__IS_CURRENT",
+  from_position AS "__VALID_FROM_POSITION",
+  to_position AS "__VALID_TO_POSITION"
+FROM ended WHERE op <> 'd';
+--    What is current of them.
+CREATE OR REPLACE DYNAMIC TABLE "LAKEWARD"."SHOP__LANDED"."TRIPS"
+  TARGET_LAG = '60 seconds'
+  WAREHOUSE = "LOADING"
+  COPY GRANTS
+  AS
+SELECT "ID"
+FROM "LAKEWARD"."SHOP__LANDED"."TRIPS__HISTORY" WHERE "__IS_CURRENT";
 
 -- 50 A role that reads these tables and can do nothing else. There are no FUTURE grants: a table that is mirrored
 --    tomorrow is shown to nobody until this plan, which names it, has been run again.
