@@ -156,6 +156,12 @@ def test_a_table_that_was_empty_when_it_was_read_again_has_no_row_of_before(land
     assert landed.history() == [(1, "a", 10, 20), (2, "b", 20, 20), (3, "c", 40, None)]
 
 
+def test_a_generation_that_the_plan_takes_for_empty_and_that_has_rows_begins_once(landed):
+    landed.table.start, landed.table.generation, landed.table.snapshot_rows = Position(1, 7, 30, 0), 2, 0
+    landed.load([*read(1, 10, ab(1, "a"), ab(2, "b")), event("c", 20, None, ab(3, "c")), *read(2, 30, ab(1, "a"))])
+    assert landed.history() == [(1, "a", 10, None), (2, "b", 10, 20), (3, "c", 20, 20)]
+
+
 def test_columns_that_an_event_lacks_keep_their_values_and_a_null_that_was_sent_is_one(landed):
     events = [
         *read(1, 10, ab(1, "a"), ab(2, "b")),

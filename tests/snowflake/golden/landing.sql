@@ -183,8 +183,8 @@ borders AS (
   UNION
   SELECT
     generation, origin || '-0-' || LPAD(generation::VARCHAR, 10, '0'),
-    origin || '-0-0000000000-00000000-0', ts_ms
-  FROM begins
+    origin || '-0-0000000000-00000000-0', MIN(ts_ms)
+  FROM begins GROUP BY generation, origin
   UNION
   SELECT 0, origin || '-1-' || line || '-00000000-2', origin || '-1-' || line || '-00000000-2', ts_ms
   FROM events WHERE op = 't'
@@ -348,8 +348,8 @@ borders AS (
   UNION
   SELECT
     generation, origin || '-0-' || LPAD(generation::VARCHAR, 10, '0'),
-    origin || '-0-0000000000-00000000-0', ts_ms
-  FROM begins
+    origin || '-0-0000000000-00000000-0', MIN(ts_ms)
+  FROM begins GROUP BY generation, origin
   UNION
   SELECT 0, origin || '-1-' || line || '-00000000-2', origin || '-1-' || line || '-00000000-2', ts_ms
   FROM events WHERE op = 't'
