@@ -40,7 +40,11 @@ _DATABASE = {
     "PIPE": "PIPES",
 }
 _OURS = ("ICEBERG TABLE", "EXTERNAL TABLE", "DYNAMIC TABLE", "PIPE", "STAGE")  # what may have to go
-_DESCRIBED = {k: k for k in ("EXTERNAL VOLUME", "CATALOG INTEGRATION", "STORAGE INTEGRATION")}
+_DESCRIBED = {
+    "EXTERNAL VOLUME": "EXTERNAL VOLUME",
+    "CATALOG INTEGRATION": "CATALOG INTEGRATION",
+    "STORAGE INTEGRATION": "STORAGE INTEGRATION",
+}
 _PAIR = re.compile(r"(\w+)\s*[=:]\s*([^,}\s][^,}]*)")
 _GRANTED_PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 Key = tuple[str, Name]  # kind, name
