@@ -47,15 +47,14 @@ def create(target: Target) -> str:
 
 
 def create_staged(target: Target, staged: str) -> str:
-    own = [(f"c{i}", _STAGED.get(kind, (kind, ""))[0]) for i, (_, kind) in enumerate(target.columns)]
-    columns = ", ".join(f"{quoted(name)} {sql_type(kind)}" for name, kind in (*own, *_MARKS))
+    columns = ", ".join(f"{quoted(name)} {sql_type(kind)}" for name, kind in _staged_columns(target))
     return f"CREATE TEMPORARY TABLE {quoted(staged)} ({columns})"
 
 
 def copy(target: Target, staged: str, stage: str, folder: str) -> str:
-    """Load the staged table from `folder`/ of the session's stage."""
-    names = [quoted(n) for n in (*_places(target), *(name for name, _ in _MARKS))]
-    fields = ", ".join(f"$1:{column}" for column in names)
+    """Load the staged table from `folder`/ of the session's stage, each field cast to what its column is."""
+    names = [quoted(name) for name, _ in _staged_columns(target)]
+    fields = ", ".join(f"$1:{quoted(name)}::{sql_type(kind)}" for name, kind in _staged_columns(target))
     place = stage_path(((stage,), f"{folder}/"))
     return (
         f"COPY INTO {quoted(staged)} ({', '.join(names)}) FROM (SELECT {fields} FROM {place})"
@@ -97,8 +96,17 @@ def add_column(target: Target, column: tuple[str, str]) -> str:
     return f"ALTER TABLE {target.name} ADD COLUMN {quoted(column[0])} {sql_type(column[1])}"
 
 
+def widen_column(target: Target, column: tuple[str, str]) -> str:
+    return f"ALTER TABLE {target.name} ALTER COLUMN {quoted(column[0])} SET DATA TYPE {sql_type(column[1])}"
+
+
 def drop_column(target: Target, name: str) -> str:
     return f"ALTER TABLE {target.name} DROP COLUMN {quoted(name)}"
+
+
+def _staged_columns(target: Target) -> list[tuple[str, str]]:
+    own = [(f"c{i}", _STAGED.get(kind, (kind, ""))[0]) for i, (_, kind) in enumerate(target.columns)]
+    return [*own, *_MARKS]
 
 
 def _places(target: Target) -> Sequence[str]:

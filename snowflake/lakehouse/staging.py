@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from gold.changes import CHANGE, NET
+from lakeward import crash
 from lakeward.lake import STATE_FOLDER, Lake
 from lakeward.names import snowflake_identifier, spark_identifier, sql_literal
 from snowflake.lakehouse import merge_sql
@@ -66,6 +67,7 @@ def staged(session: Session, lake: Lake, frame: DataFrame, target: Target, *, ro
         session.run(merge_sql.create_staged(target, name))
         session.run(f"CREATE OR REPLACE TEMPORARY STAGE {snowflake_identifier(STAGE)}")
         if _upload(session, fs, f"{root}/{STATE_FOLDER}/sink"):
+            crash.point("sink.after_put")
             session.run(merge_sql.copy(target, name, STAGE, "batch"))
         yield name
     finally:

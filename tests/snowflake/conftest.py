@@ -14,12 +14,14 @@ import pytest
 import snowflake.connector
 from pyspark.sql import SparkSession
 
-from lakeward.config import Config, parse
+from lakeward.config import Config, Snowflake, parse
+from lakeward.delta import drop_columns, widen_column
 from lakeward.lake import Lake
 from lakeward.names import TableName, spark_identifier
 from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
+from snowflake.lakehouse.connection import Session, connect
 from snowflake.lakehouse.sink import SinkReport, run
 
 OWN = {"__ts_ms": "BIGINT", "__transaction_id": "STRING", "__transaction_order": "BIGINT"}
@@ -81,6 +83,20 @@ class SilverLake:
         table.schema = dataclasses.replace(table.schema, columns=(*table.schema.columns, added))
         self.spark.sql(f"ALTER TABLE {where} ADD COLUMN {spark_identifier(column)} {added.spark}")
 
+    def drop_column(self, where: str, name: str, column: str) -> None:
+        table = self.bronze.tables[name]
+        left = tuple(c for c in table.schema.columns if c.name != column)
+        table.schema = dataclasses.replace(table.schema, columns=left)
+        drop_columns(self.spark, self.lake.table("silver", table.schema.name), [column])
+
+    def retype_column(self, where: str, name: str, column: str, kind: str) -> None:
+        """As silver does for a type that is wider: no row changes."""
+        table = self.bronze.tables[name]
+        made = column_from_catalog(column, kind, nullable=True)
+        columns = tuple(made if c.name == column else c for c in table.schema.columns)
+        table.schema = dataclasses.replace(table.schema, columns=columns)
+        widen_column(self.spark, self.lake.table("silver", table.schema.name), (column,), made.spark)
+
     def cut(self) -> None:
         """Silver's run ends."""
         self.pos += 100
@@ -101,7 +117,7 @@ class SilverLake:
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """What Snowflake answers, through a connection of the test's own."""
-        place = {"database": self.config.snowflake.database, "network_timeout": 5}
+        place = {"database": self.config.snowflake.database}
         with snowflake.connector.connect(**self.settings, **place) as connection:
             cursor = connection.cursor()
             cursor.execute(statement)
@@ -118,7 +134,7 @@ def silver_lake(
 ) -> SilverLake:
     settings = {k: fake_snowflake[k] for k in ("account", "user", "host", "port", "protocol")}
     (tmp_path / "password").write_text("snow")
-    monkeypatch.setattr("snowflake.lakehouse.connection.NETWORK_SECONDS_MAX", 5)
+    monkeypatch.setattr("snowflake.lakehouse.connection.NETWORK_SECONDS_MAX", 15)
     monkeypatch.setattr("snowflake.lakehouse.sink.PAUSE_SECONDS", 0.01)
     config = parse(
         {"snowflake": {**settings, "password": "file:password", "database": fresh}, "lake": {"root": "lake"}},
@@ -135,7 +151,15 @@ def fresh(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """`killed_at("sink.after_stage")`: the sink dies there, once."""
+    """`killed_at("sink.after_stage")`: the sink dies there, once. Its session ends, and it sends nothing more, above
+    all no ROLLBACK."""
+    opened: list[Session] = []
+
+    def seen(config: Snowflake) -> Session:
+        opened.append(connect(config))
+        return opened[-1]
+
+    monkeypatch.setattr("snowflake.lakehouse.sink.connect", seen)
 
     class Killed(BaseException):
         pass
@@ -144,6 +168,8 @@ def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         def point(name: str) -> None:
             if name == moment:
                 monkeypatch.setattr("lakeward.crash.point", lambda name: None)
+                for session in opened:
+                    session.close()
                 raise Killed(name)
 
         monkeypatch.setattr("lakeward.crash.point", point)

@@ -23,6 +23,10 @@ def _note(catalog: str, schema: str, table: str, comment: str) -> str:
 
 
 fakesnow.info_schema.insert_table_comment_sql = _note
+# DuckDB has one type for an instant; Snowflake says of such a column what it was made as, and nothing here makes a _TZ.
+fakesnow.info_schema.SQL_CREATE_GLOBAL_INFORMATION_SCHEMA_COLUMNS_VIEW = (
+    fakesnow.info_schema.SQL_CREATE_GLOBAL_INFORMATION_SCHEMA_COLUMNS_VIEW.replace("'TIMESTAMP_TZ'", "'TIMESTAMP_LTZ'")
+)
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)

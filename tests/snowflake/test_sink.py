@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from lakeward.errors import TerminalError, UsageError
+from lakeward.names import TableName
 from snowflake.lakehouse import positions
 
 META = "5, 'tx', 1"
@@ -47,7 +49,15 @@ def test_inserts_updates_and_deletes_follow_as_the_last_change_of_each_key(silve
     assert rows(silver_lake) == [(1, "a"), (2, "b2"), (4, "d")]
 
 
-@pytest.mark.parametrize("moment", ["sink.after_stage", "sink.before_commit", "sink.after_commit"])
+def test_a_sink_that_dies_before_its_table_is_made_knows_it_again(silver_lake, users, killed_at):
+    killed_at("sink.after_claim")
+    with pytest.raises(BaseException, match=r"sink\."):
+        silver_lake.sink()
+    silver_lake.sink_again()
+    assert rows(silver_lake) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("moment", ["sink.after_put", "sink.after_stage", "sink.before_commit", "sink.after_commit"])
 def test_a_sink_that_dies_loses_and_doubles_nothing(silver_lake, users, killed_at, moment):
     for statement in (None, f"UPDATE {users} SET name = 'z' WHERE id = 1"):
         if statement:
@@ -74,6 +84,32 @@ def test_rows_without_a_key_are_counted_once_whenever_a_sink_dies(silver_lake, k
     silver_lake.spark.sql(f"INSERT INTO {where} VALUES ('x', {META}), ('x', {META})")
     silver_lake.sink()
     assert rows(silver_lake, "SHOP.LOG", "LINE") == [("x",), ("x",), ("y",)]
+
+
+def test_keys_that_swap_their_rows_in_one_batch_and_a_table_that_is_emptied_arrive(silver_lake, users):
+    silver_lake.sink()
+    spark = silver_lake.spark
+    spark.sql(f"UPDATE {users} SET id = CASE id WHEN 1 THEN 2 ELSE 1 END WHERE id < 3")
+    silver_lake.sink()
+    assert rows(silver_lake) == [(1, "b"), (2, "a"), (3, "c")]
+    spark.sql(f"UPDATE {users} SET id = 9 WHERE id = 3")
+    spark.sql(f"UPDATE {users} SET id = 3 WHERE id = 9")
+    silver_lake.sink()
+    assert rows(silver_lake) == [(1, "b"), (2, "a"), (3, "c")]
+    spark.sql(f"TRUNCATE TABLE {users}")
+    spark.sql(f"INSERT INTO {users} VALUES (2, 'z', {META})")
+    silver_lake.sink()
+    assert rows(silver_lake) == [(2, "z")]
+
+
+def test_a_change_feed_that_was_vacuumed_is_a_full_load(silver_lake, users):
+    silver_lake.sink()
+    silver_lake.spark.sql(f"UPDATE {users} SET name = 'b1' WHERE id = 2")
+    silver_lake.cut()
+    path = silver_lake.lake.table("silver", TableName("shop", "users"))
+    shutil.rmtree(f"{path.removeprefix('file:')}/_change_data")
+    assert silver_lake.sink_again().changes == 3
+    assert rows(silver_lake) == [(1, "a"), (2, "b1"), (3, "c")]
 
 
 def test_the_position_stands_in_snowflake_and_names_the_cut(silver_lake, users):
@@ -150,12 +186,17 @@ def test_a_table_that_silver_does_not_hold_is_named(silver_lake, users):
         silver_lake.sink_again("shop.nope")
 
 
-def test_a_table_that_somebody_else_made_is_left_alone(silver_lake, users):
+def test_a_table_that_somebody_else_made_is_left_alone_and_holds_up_no_other(silver_lake, users):
+    where = silver_lake.create("zoo", {"id": "int"}, ["id"])
+    silver_lake.spark.sql(f"INSERT INTO {where} VALUES (1, {META})")
     silver_lake.query("CREATE SCHEMA SHOP")
     silver_lake.query("CREATE TABLE SHOP.USERS (ID NUMBER(10,0))")
-    with pytest.raises(TerminalError, match="was not made by this sink"):
+    with pytest.raises(
+        TerminalError, match=r"shop\.users: SHOP\.USERS is there already, and was not made by this sink"
+    ):
         silver_lake.sink()
     assert rows(silver_lake, columns="ID") == []
+    assert rows(silver_lake, "SHOP.ZOO", "ID") == [(1,)]
 
 
 def test_a_backlog_is_merged_in_batches_of_whole_commits_and_each_moves_the_position(silver_lake, users, monkeypatch):
