@@ -20,6 +20,7 @@ from gold.published import published
 from lakeward.cli import parser
 
 PROJECT = Path(__file__).resolve().parents[2]
+READERS = PROJECT / ".venv-readers" / "bin" / "python"
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.timeout(1200)
@@ -41,7 +42,37 @@ def elsewhere(tmp_path: Path) -> Any:
     run(".venv/bin/lakeward demo down")
 
 
-def test_the_commands_of_the_readme_run_as_written(elsewhere: Any) -> None:
+def run_printed_queries(stdout: str, folder: Path) -> None:
+    """Run what `lakeward gold` has printed, each query by what it names, as it stands; each has a row."""
+    _, _, text = stdout.partition("\nthree queries to run next. With Spark, in ")
+    in_spark, _, in_duckdb = text.partition("without Spark, in DuckDB:\n")
+    python, *lines = in_spark.splitlines()
+    queries = [line for line in lines if "spark.sql(" in line]
+    assert len(queries) + bool(in_duckdb) == 3, stdout
+    # The same calls, whose rows are counted beside what is shown of them.
+    counted = [f"print('rows', {query.strip().removesuffix('.show()')}.count())" for query in queries]
+    program = "\n".join([line.strip() for line in lines] + counted)
+    done = subprocess.run(
+        [python.rstrip(":"), "-c", program],
+        cwd=folder,
+        env={**os.environ, "LAKEWARD_SPARK_MASTER": "local[2]"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    counts = [int(n) for n in re.findall(r"^rows (\d+)$", done.stdout, re.MULTILINE)]
+    if in_duckdb:
+        counted_by_duckdb = f"import duckdb; print(duckdb.sql({in_duckdb.strip()!r}).fetchall()[0][0])"
+        found = subprocess.run([READERS, "-c", counted_by_duckdb], capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stderr
+        counts.append(int(found.stdout))
+    assert len(counts) == 3
+    assert all(counts), done.stdout
+
+
+def test_the_commands_of_the_readme_run_as_written(elsewhere: Any, tmp_path: Path) -> None:
     made = subprocess.run(
         ["make", "-n", "bronze", "silver", "gold"], cwd=PROJECT, capture_output=True, text=True, check=True
     ).stdout
@@ -52,6 +83,8 @@ def test_the_commands_of_the_readme_run_as_written(elsewhere: Any) -> None:
     for line in [*stages, *written]:
         done = elsewhere(line)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
+        if line.endswith("gold"):
+            run_printed_queries(done.stdout, tmp_path)
         if line.endswith("verify"):
             assert "silver equals the source" in done.stdout
         if line.endswith("plan"):
