@@ -29,6 +29,7 @@ from lakeward.embedded import binaries
 ROOT = Path(__file__).resolve().parents[1]
 DOCKER = ROOT / "docker"
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
+[WORKDIR] = re.findall(r"^WORKDIR (.+)$", DOCKERFILE, re.MULTILINE)
 # Of what the embedded MariaDB is linked to, the packages of a Debian release; libc and libgcc are in every image.
 PACKAGES = {
     "bookworm": {
@@ -105,6 +106,10 @@ def test_the_stacks_configuration_names_its_services_and_their_ports(compose, mo
     assert config.gold.uri == "http://catalog:8181"
     settings = catalog.settings(config.gold, config.root)
     assert settings[catalog.LOCATION] == services["catalog"]["environment"]["CATALOG_WAREHOUSE"]
+    assert config.gold.export == ("*",)  # it is an object store's lake, and the exports are there, too
+    suites = Path(config.quality.suites).relative_to(WORKDIR)
+    assert (ROOT / suites).is_dir()
+    assert sent(str(suites)), f"{suites} is not in the image"
     key = services["lakeward"]["environment"]["AWS_ACCESS_KEY_ID"]
     assert key == services["s3"]["environment"]["MINIO_ROOT_USER"]
 
