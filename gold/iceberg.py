@@ -19,6 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from gold.answers import answering
 from lakeward import catalog
 from lakeward.config import Gold
 from lakeward.errors import TerminalError
@@ -115,13 +116,19 @@ def _said(snapshot: Any) -> dict[str, str]:
 
 
 def load(session: SparkSession, name: str) -> Any:
-    """Iceberg's own Table object (of the JVM), or None. Its metadata is read from the lake, not from a cache."""
+    """Iceberg's own Table object (of the JVM), or None. Its metadata is read from the lake, not from a cache.
+
+    Raises TerminalError when the catalog cannot be reached, or refuses.
+    """
     with _opened(session, name) as (there, table):
         return there.loadTable(table) if there.tableExists(table) else None
 
 
 def exists(session: SparkSession, name: str) -> bool:
-    """Whether the catalog knows the table, without reading its metadata where the catalog can say so."""
+    """Whether the catalog knows the table, without reading its metadata where the catalog can say so.
+
+    Raises as `load` does.
+    """
     with _opened(session, name) as (there, table):
         return bool(there.tableExists(table))
 
@@ -134,10 +141,10 @@ def _opened(session: SparkSession, name: str) -> Iterator[tuple[Any, Any]]:
     # Spark looks a catalog up in the settings of the session that is active in this thread.
     sessions.setActiveSession(session._jsparkSession)
     try:
-        there = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
-        encoded = name.replace("`", "").removeprefix(f"{CATALOG}.")  # neither part holds a dot or a quote
-        table = java_class(session, "org.apache.iceberg.catalog.TableIdentifier").parse(encoded)
-        yield there, table
+        with answering(session):
+            there = session._jsparkSession.sessionState().catalogManager().catalog(CATALOG).icebergCatalog()
+            encoded = name.replace("`", "").removeprefix(f"{CATALOG}.")  # neither part holds a dot or a quote
+            yield there, java_class(session, "org.apache.iceberg.catalog.TableIdentifier").parse(encoded)
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())
