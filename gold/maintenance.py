@@ -35,6 +35,7 @@ from silver.events import not_before
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 DELTA_FILE_BYTES = 256 << 20  # of silver's and bronze's; gold's files are smaller
+_APPEND_ONLY = "delta.appendOnly"
 FILES_MIN = 5  # of a table or partition, before they are worth rewriting
 _SETTINGS = {
     # Nobody else writes while the lake is held, and readers have `keep_days`, whatever Delta thinks of that.
@@ -173,6 +174,9 @@ class _Maintenance:
 
     def _forget(self, table: BronzeTable, location: str) -> None:
         """Remove old events that no stage can read again: those from before the table's present snapshot."""
+        append_only = delta.snapshot(self.session, location).metadata().configuration().get(_APPEND_ONLY)
+        if not (append_only.isDefined() and append_only.get() == "true"):
+            self._set_append_only(location, True)  # a run was killed below, before it had done so itself
         days = self.config.lake.bronze_days
         if days is None or table.start is None or table.status != "streaming":
             return
@@ -192,7 +196,7 @@ class _Maintenance:
 
     def _set_append_only(self, location: str, value: bool) -> None:
         name = spark_identifier(location)
-        self.session.sql(f"ALTER TABLE delta.{name} SET TBLPROPERTIES ('delta.appendOnly' = '{str(value).lower()}')")
+        self.session.sql(f"ALTER TABLE delta.{name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = '{str(value).lower()}')")
 
     def gold_tables(self) -> None:
         changed = False
