@@ -7,7 +7,9 @@ them; older ones are removed. An external table has a fixed LOCATION, so its def
 replaced together with it (`lakeward snowflake plan`).
 
 With `[tables."…"] export_by` the files of each value lie in a folder `by_<column>=<value>`, so that readers who know
-Hive's layout open those they need. The column stays in the files too: a reader of files alone lacks nothing.
+Hive's layout open those they need. The column stays in the files too: a reader of files alone lacks nothing. (Where
+the table has a column `by_<column>` of its own, the folder is `by_<column>_2`.) A column that the source drops later,
+or gives a type that no folder can be named by, ends its folders with a warning and not the export.
 
     <root>/export/shop/trips/current.json           {"folder": "cut=1-7-4711", "snapshot": …, "rows": …, …}
     <root>/export/shop/trips/cut=1-7-4711/part-….parquet
@@ -15,13 +17,15 @@ Hive's layout open those they need. The column stays in the files too: a reader 
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow.fs as pafs
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gold.iceberg import Standing
@@ -33,6 +37,7 @@ from lakeward.position import Checkpoint
 FILE_BYTES = 256 << 20
 POINTER = "current.json"
 _FOLDER_KINDS = frozenset({"boolean", "int", "bigint", "date", "string"})
+log = logging.getLogger(__name__)
 
 
 def export(
@@ -49,12 +54,15 @@ def export(
     """Write the snapshot `stands` of the Iceberg table `name` and point to it. Returns the new folder's location.
 
     Folders that were replaced more than `keep_minutes` ago are removed, but never the last one before this. Raises
-    ConfigError for a column of `by` that the table lacks, or whose values make no folders.
+    ConfigError as `check` does.
     """
     base = f"export/{table.folder}"
     frame = session.table(name)  # by its current schema; a snapshot may be older than a column that was added
-    columns = _folders(frame, table, by)
     before = current(lake, table)
+    ended = _ended(dict(frame.dtypes), table, by, before)
+    for reason in ended.values():
+        log.warning("%s; its export has no such folders any more: take it out of there", reason)
+    columns = _folders(frame, [c for c in by if c.lower() not in ended])
     folder = _folder(cut, before)
     writer = (
         _spread(frame, stands, columns)
@@ -74,6 +82,7 @@ def export(
         "rows": stands.rows,
         "columns": [list(c) for c in stands.columns],
         "by": list(columns),
+        "ended": list(ended),
         "earlier": earlier,
     }
     lake.replace(f"{base}/{POINTER}", json.dumps(doc, indent=1, ensure_ascii=False).encode())
@@ -91,27 +100,55 @@ def _rows_of_file(stands: Standing) -> int:
     return max(1, stands.rows * FILE_BYTES * 3 // (2 * max(1, stands.bytes)))
 
 
-def _folders(frame: DataFrame, table: TableName, by: Sequence[str]) -> dict[str, Column]:
-    """The columns that make folders, `by_<column>` → its value."""
-    kinds = dict(frame.dtypes)
+def check(lake: Lake, table: TableName, columns: Mapping[str, str], by: Sequence[str]) -> None:
+    """Raises ConfigError where `by` names a column that the table never had, or whose values make no folders. `columns`
+    says their types."""
+    if by:
+        _ended(columns, table, by, current(lake, table))
+
+
+def _ended(
+    kinds: Mapping[str, str], table: TableName, by: Sequence[str], before: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """The columns of `by` that made folders once and cannot any more, with the reason. Raises as `check`.
+
+    What an earlier export had was meant: then it is the source that has changed, and the mirrors are not to wait for
+    somebody who mends a setting.
+    """
+    once = {name for name, kind in before["columns"] if kind in _FOLDER_KINDS} if before else set()
+    once |= set(before.get("ended", ())) if before else set()
+    ended = {}
     for column in by:
-        if column.lower() not in kinds:
+        kind = kinds.get(column.lower())
+        if kind in _FOLDER_KINDS:
+            continue
+        said = f'[tables."{table}"] export_by names {column!r}, '
+        said += "which the table lacks" if kind is None else f"a {kind}: a folder a value of it"
+        if column.lower() not in once:
             raise ConfigError(
-                f'[tables."{table}"] export_by names {column!r}, which the table lacks',
-                hint=f"its columns are {', '.join(kinds)}",
+                said,
+                hint=f"its columns are {', '.join(kinds)}"
+                if kind is None
+                else f"folders are made by columns of type {', '.join(sorted(_FOLDER_KINDS))}",
             )
-        if kinds[column.lower()] not in _FOLDER_KINDS:
-            raise ConfigError(
-                f'[tables."{table}"] export_by names {column!r}, a {kinds[column.lower()]}: a folder a value of it',
-                hint=f"folders are made by columns of type {', '.join(sorted(_FOLDER_KINDS))}",
-            )
-    return {f"by_{c.lower()}": F.col(spark_identifier(c.lower())) for c in by}
+        ended[column.lower()] = said
+    return ended
 
 
-def _spread(frame: DataFrame, stands: Standing, columns: Mapping[str, Column]) -> DataFrame:
+def _folders(frame: DataFrame, by: Sequence[str]) -> dict[str, str]:
+    """The columns that make folders, `by_<column>` → the column. No name is that of a column of the table."""
+    found: dict[str, str] = {}
+    for column in dict.fromkeys(c.lower() for c in by):
+        names = (f"by_{column}" if n == 1 else f"by_{column}_{n}" for n in itertools.count(1))
+        found[next(n for n in names if n not in frame.columns and n not in found)] = column
+    return found
+
+
+def _spread(frame: DataFrame, stands: Standing, columns: Mapping[str, str]) -> DataFrame:
     """`frame` in as many tasks as there are to be files."""
     if columns:
-        return frame.withColumns(dict(columns)).repartition(*columns)
+        frame = frame.withColumns({folder: F.col(spark_identifier(c)) for folder, c in columns.items()})
+        return frame.repartition(*[F.col(spark_identifier(folder)) for folder in columns])
     files = files_of(stands.bytes)
     return frame.coalesce(1) if files == 1 else frame.repartition(files)  # even shares, where there are several
 

@@ -12,6 +12,7 @@ or went, or another program wrote the mirror.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import json
 import logging
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from gold import changes, iceberg
+from gold import changes, export, iceberg
 from gold.iceberg import Standing
 from gold.merge import lowered, merge_counted, merge_keyed
 from gold.state import GoldTable
@@ -116,9 +117,12 @@ def prepare(
     run: int,
     rebuild: bool = False,
 ) -> Prepared:
-    """Read what changed, or everything to `rebuild`, and ask the gate; nothing is written. Raises GateStoppedError."""
+    """Read what changed, or everything to `rebuild`, and ask the gate; nothing is written. Raises GateStoppedError, and
+    ConfigError for an export that cannot be meant."""
     path = lake.table("silver", wanted.schema.name)
     silver = describe(session, path)
+    if any(fnmatch.fnmatchcase(str(wanted.schema.name), glob) for glob in config.gold.export):
+        export.check(lake, wanted.schema.name, dict(silver.columns), config.table(wanted.schema.name).export_by)
     name = iceberg.identifier(session, *wanted.schema.name)
     standing = iceberg.standing(session, name)
     decision = decide(wanted, silver, standing, known)
