@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from gold import changes, export, iceberg
@@ -29,6 +30,7 @@ from gold.state import GoldTable
 from lakeward.config import Config
 from lakeward.delta import snapshot
 from lakeward.lake import Lake
+from lakeward.names import spark_identifier
 from lakeward.position import Checkpoint
 from lakeward.schema import TableSchema
 
@@ -126,6 +128,7 @@ def prepare(
     name = iceberg.identifier(session, *wanted.schema.name)
     standing = iceberg.standing(session, name)
     decision = decide(wanted, silver, standing, known)
+    followed = decision.action in ("merged", "unchanged")
     if rebuild and standing is not None:
         decision = Decision("rebuilt", "it was asked for")
     schema = narrowed(wanted.schema, silver.columns)
@@ -149,7 +152,24 @@ def prepare(
         from lakeward.quality import gate
 
         gated = gate(frame, schema=schema, layer="gold", config=config, lake=lake, run=run)
+        if gated.held and followed and decision.action == "rebuilt" and not schema.counted:
+            passed = _with_last_passed(session.table(name), frame, gated.passed, schema.keys)
+            gated = dataclasses.replace(gated, passed=passed)
     return Prepared(wanted, name, decision, silver.id, standing, gated)
+
+
+def _with_last_passed(mirror: DataFrame, rows: DataFrame, passed: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The rows that passed, and of each key whose row did not the one that the mirror has: its last that did.
+
+    For a mirror that could have been merged into. One that could not be, its table having been read anew, may hold
+    values that are masked now.
+    """
+    rows, passed = lowered(rows), lowered(passed)
+    names = [spark_identifier(k.lower()) for k in keys]
+    held = rows.select(*names).exceptAll(passed.select(*names)).alias("h")
+    same = [F.col(f"m.{n}").eqNullSafe(F.col(f"h.{n}")) for n in names]
+    kept = mirror.alias("m").join(held, on=same, how="left_semi").localCheckpoint(eager=True)
+    return passed.unionByName(kept, allowMissingColumns=True)
 
 
 def _changes(session: SparkSession, path: str, versions: tuple[int, int], schema: TableSchema) -> DataFrame:
