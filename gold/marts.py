@@ -35,6 +35,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from gold import iceberg, narrowing
+from gold.answers import unanswered
 from gold.changes import CHANGE
 from gold.iceberg import Standing
 from gold.incremental import Basis, rows_of, touched_keys
@@ -257,9 +258,8 @@ def materialize(
     try:
         return _materialize(session, model, inputs, cut, run, basis)
     except (PySparkException, Py4JJavaError) as error:  # a value that cannot be cast, a column of no type, …
-        if full := disk_full(error):
-            raise full from error
-        raise _failure(model, error) from error
+        known = disk_full(error) or unanswered(error, session.conf.getAll)
+        raise known or _failure(model, error) from error
 
 
 def _failure(model: Model, error: Exception) -> TerminalError:

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from gold import freshness, iceberg, marts, mirror
+from gold.answers import unanswered
 from gold.basis import basis, catalog_of
 from gold.export import export
 from gold.incremental import Basis
@@ -79,8 +80,9 @@ def run(spark: SparkSession, lake: Lake, config: Config, rebuild: Collection[str
         try:
             _Run(spark, lake, config, models, silver, silver.cut, report, frozenset(rebuild)).publish()
         except (PySparkException, Py4JJavaError) as error:
-            if full := disk_full(error):
-                raise full from error
+            known = disk_full(error) or unanswered(error, catalog.settings(config.gold, lake.root))
+            if known is not None:
+                raise known from error
             raise
     report.seconds = time.monotonic() - started
     return report
