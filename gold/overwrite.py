@@ -48,6 +48,7 @@ class Overwrite:
         self._session = keys.sparkSession
         self._table = iceberg.load(self._session, name)
         self._name, self._same, self._columns = name, same, keys.columns
+        self._kinds = {field.name: field.dataType for field in keys.schema.fields}
         own = self.keyed(keys).select(*self.key)
         self._count, size = _measured(own)
         self._few = self._count <= BROADCAST_ROWS_MAX and size <= BROADCAST_BYTES_MAX
@@ -72,7 +73,9 @@ class Overwrite:
         if current is None or self._count == 0:
             return self._keys.withColumn(FILE, F.lit("")).limit(0)
         held = self._session.read.option("versionAsOf", str(current.snapshotId())).table(self._name)
-        held = held.where(_within(self._spans)).select(*map(_quoted, self._columns), FILE)
+        # A snapshot has the columns of its own time: in one that was added since, each of its rows reads NULL.
+        there = [_quoted(c) if c in held.columns else F.lit(None).cast(k).alias(c) for c, k in self._kinds.items()]
+        held = held.select(*there, FILE).where(_within(self._spans))
         return held.join(self._keys, on=self._on).select(*self.key, FILE)
 
     def commit(self, rows: DataFrame, paths: Collection[str]) -> None:

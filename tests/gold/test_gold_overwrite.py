@@ -147,6 +147,17 @@ def test_rows_that_only_came_are_appended_to_a_table_without_a_key(shop, marks):
     shop.assert_mirrored()
 
 
+def test_rows_that_went_after_a_column_was_added_are_found_in_a_table_without_a_key(shop, marks, joined):
+    shop.spark.sql(f"ALTER TABLE {marks} ADD COLUMN (Extra BIGINT FIRST, at TIMESTAMP)")
+    shop.spark.sql(f"DELETE FROM {marks} WHERE n IN (1, 5)")
+    shop.spark.sql(f"UPDATE {marks} SET Extra = 7 WHERE n = 3")
+    assert shop.publish().tables == {"shop.marks": "merged"}
+    shop.assert_mirrored()
+    shop.spark.sql(f"DELETE FROM {marks} WHERE Extra = 7 OR n = 6")
+    assert shop.publish().tables == {"shop.marks": "merged"}
+    shop.assert_mirrored()
+
+
 def test_the_zeros_of_a_table_without_a_key_are_told_apart(shop, joined):
     table = shop.create("zeros", {"rate": "double", "note": "varchar(20)"}, [])
     shop.spark.sql(f"INSERT INTO {table} SELECT r, n, 1, 't', 0 FROM VALUES (0D, 'a'), (-0D, 'a'), (0D, NULL) t(r, n)")
