@@ -164,6 +164,8 @@ def _faithful() -> dict[str, str]:
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Delta's change feed takes each row through Java's types, whose old ones have no 1582-10-05 to 1582-10-14.
+        "spark.sql.datetime.java8API.enabled": "true",
     }
 
 

@@ -48,6 +48,7 @@ _COPIED = (  # what a new session has to have in common with the one a run was g
     "spark.sql.parquet.int96RebaseModeInRead",
     "spark.sql.parquet.int96RebaseModeInWrite",
     "spark.sql.parquet.outputTimestampType",
+    "spark.sql.datetime.java8API.enabled",
 )
 
 
