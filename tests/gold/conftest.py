@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import Row, SparkSession
+from servers.readers import DUCKDB, READERS
 
 import gold.run
 from gold import iceberg
@@ -24,17 +25,8 @@ from lakeward.position import Checkpoint, Position
 from lakeward.schema import TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
 
-PROJECT = Path(__file__).resolve().parents[2]
-READERS = PROJECT / ".venv-readers" / "bin" / "python"
 OWN = {"__ts_ms": "BIGINT", "__transaction_id": "STRING", "__transaction_order": "BIGINT"}
-# Each package holds its extension as a file; nothing is fetched.
-DUCKDB = """
-import json, sys, duckdb, duckdb_extension_avro, duckdb_extension_iceberg
-from pathlib import Path
-for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-    file = next(Path(package.__file__).parent.glob("extensions/*/*.duckdb_extension"))
-    duckdb.execute(f"LOAD '{file}'")
-duckdb.execute("SET TimeZone = 'UTC'")
+ROWS = """
 # As texts by DuckDB itself: its TIMESTAMPTZ needs another package to become Python's.
 rows = duckdb.sql(f"SELECT COLUMNS(*)::VARCHAR FROM ({sys.argv[1]})").fetchall()
 print(json.dumps([[str(v) for v in row] for row in rows]))
@@ -155,7 +147,7 @@ def duckdb() -> Callable[[str], list[list[str]]]:
 
     def query(sql: str) -> list[list[str]]:
         done = subprocess.run(
-            [str(READERS), "-c", DUCKDB, sql], capture_output=True, text=True, timeout=120, check=False
+            [str(READERS), "-c", DUCKDB + ROWS, sql], capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
         rows: list[list[str]] = json.loads(done.stdout.splitlines()[-1])
