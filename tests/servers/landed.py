@@ -47,7 +47,7 @@ class Bronze:
             f"SELECT '{op}', {before}, {after}, {pos * 1000}L, named_struct('server', 's', 'epoch', 1, 'file', 7L,"
             f" 'pos', {pos}L, 'row', 0L, 'gtid', NULL, 'snapshot', {op == 'r'}, 'generation', 0,"
             " 'absent', NULL, 'before_absent', NULL, 'unchecked', NULL, 'cascade', NULL),"
-            " named_struct('id', 't', 'total_order', 1L, 'data_collection_order', 1L)"
+            f" named_struct('id', 't{pos}', 'total_order', 1L, 'data_collection_order', 1L)"
             for pos, op, before, after in reversed(events)
         ]
         self.spark.sql(f"INSERT INTO delta.`{self.path}` {' UNION ALL '.join(selects)}")
