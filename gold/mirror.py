@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import hashlib
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +38,7 @@ from lakeward.schema import TableSchema
 if TYPE_CHECKING:
     from lakeward.quality import GateResult
 
+_PHYSICAL = "delta.columnMapping.physicalName"
 Action = Literal["created", "rebuilt", "merged", "unchanged"]
 Columns = tuple[tuple[str, str], ...]  # (name, Spark SQL type)
 log = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ class Silver:
 
     id: str
     columns: Columns  # names in lower case
+    # By name, marks of the columns whose data lie under another: one that went and came again, or changed its name.
+    physical: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Prepared:
     wanted: Wanted
     identifier: str
     decision: Decision
-    silver_id: str
+    silver: Silver
     standing: Standing | None
     gated: GateResult | None
 
@@ -99,7 +103,8 @@ def decide(wanted: Wanted, silver: Silver, standing: Standing | None, known: Gol
     if version > wanted.version:
         return Decision("rebuilt", f"its silver table went back from version {version} to {wanted.version}")
     now = dict(silver.columns)
-    altered = [c for c, kind in standing.columns if now.get(c) != kind]
+    held_as = json.loads(said.get("physical", "{}"))
+    altered = [c for c, kind in standing.columns if now.get(c) != kind or held_as.get(c) != silver.physical.get(c)]
     if altered:
         return Decision("rebuilt", f"columns were altered or dropped: {', '.join(altered)}")
     if version == wanted.version:
@@ -155,7 +160,7 @@ def prepare(
         if gated.held and followed and decision.action == "rebuilt" and not schema.counted:
             passed = _with_last_passed(session.table(name), frame, gated.passed, schema.keys)
             gated = dataclasses.replace(gated, passed=passed)
-    return Prepared(wanted, name, decision, silver.id, standing, gated)
+    return Prepared(wanted, name, decision, silver, standing, gated)
 
 
 def _with_last_passed(mirror: DataFrame, rows: DataFrame, passed: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -210,9 +215,10 @@ def properties(work: Prepared, run: int) -> dict[str, str]:
         "cut": str(work.wanted.cut.at),
         "cut-gtid": work.wanted.cut.gtid,
         "silver-version": str(work.wanted.version),
-        "silver-id": work.silver_id,
+        "silver-id": work.silver.id,
         "generation": str(work.wanted.generation),
         "keys": json.dumps(work.wanted.schema.keys),
+        **({"physical": json.dumps(work.silver.physical)} if work.silver.physical else {}),
     }
 
 
@@ -232,7 +238,7 @@ def record(work: Prepared, stands: Standing, lake: Lake, known: GoldTable | None
         cut=work.wanted.cut,
         published_ms=stands.committed_ms,
         silver_version=work.wanted.version,
-        silver_id=work.silver_id,
+        silver_id=work.silver.id,
         generation=work.wanted.generation,
         export_location=known.export_location if known else None,
         export_metadata=known.export_metadata if known else None,
@@ -243,7 +249,13 @@ def describe(session: SparkSession, path: str) -> Silver:
     """The Delta table's id and columns, from its log alone: DESCRIBE DETAIL would cost a quarter of a second."""
     metadata = snapshot(session, path).metadata()
     schema = T.StructType.fromJson(json.loads(metadata.schemaString()))
-    return Silver(metadata.id(), _columns(schema.fields))
+    return Silver(metadata.id(), _columns(schema.fields), _physical(schema.fields))
+
+
+def _physical(fields: Sequence[T.StructField]) -> dict[str, str]:
+    """What Delta calls the columns in its files, where that is another name, as marks of eight digits."""
+    named = {f.name.lower(): (f.name, (f.metadata or {}).get(_PHYSICAL, f.name)) for f in fields}
+    return {c: hashlib.sha256(held.encode()).hexdigest()[:8] for c, (name, held) in named.items() if held != name}
 
 
 def _columns(fields: Sequence[T.StructField]) -> Columns:

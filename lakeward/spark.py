@@ -59,6 +59,10 @@ _SMALL = {
     "spark.sql.files.minPartitionNum": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+_EXTENDED = {
+    "spark.sql.extensions": ",".join(EXTENSIONS),
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 ARROW_ROWS_MAX = 65_536
 ARROW_BYTES_MAX = 32 * 1024 * 1024
 
@@ -70,17 +74,17 @@ def session(
     master: str | None = None,
     extra: Mapping[str, str] | None = None,
     artifacts: Mapping[str, Sequence[str]] | None = None,
-    within: Mapping[str, str] | None = None,
+    of_gold: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The process's Spark session, started if there is none.
 
     `lake_root` is a folder or an object store's URL; the Iceberg catalog `gold` has its warehouse below it.
     `master` is Spark's master URL, else LAKEWARD_SPARK_MASTER, else `local[*]`. `extra` overrides any setting by its
     name, but for the driver's Java options, to which it adds; `artifacts` are Maven coordinates of more jars, by a
-    name for their folder. `within` are settings that may hold secrets: they are made in the session once it is there,
-    for the others stand on the JVM's command line, which every user of the machine can read. LAKEWARD_DRIVER_MEMORY
-    (default: `_heap`) is the driver's heap. A session that is there already, such as a notebook service's, keeps its
-    static settings.
+    name for their folder. `of_gold` are the settings of another catalog `gold`. They may hold secrets, so they are
+    made in the session once it is there: the others stand on the JVM's command line, which every user of the machine
+    can read. LAKEWARD_DRIVER_MEMORY (default: `_heap`) is the driver's heap. A session that is there already, such as
+    a notebook service's, keeps its static settings.
 
     Raises as `java_home` and `artifacts.resolve` do, before anything is started.
     """
@@ -92,7 +96,8 @@ def session(
     kernels = str(_kernel_cache())
     _prepare_environment(kernels)
     settings = {
-        **_layout(lake_root),
+        **_EXTENDED,
+        **(_folder_of_gold(lake_root) if of_gold is None else {}),
         **_faithful(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -107,7 +112,7 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    for key, value in (within or {}).items():
+    for key, value in (of_gold or {}).items():
         spark.conf.set(key, value)
     return spark
 
@@ -119,7 +124,7 @@ def session_for(config: Config, *, app: str, master: str | None = None) -> Spark
     of_catalog = [a for a in catalog.artifacts(config.gold) if a not in of_lake]  # once on the class path
     needed = {"s3a": of_lake, "catalog": of_catalog}
     store = storage.settings(config.root, config.lake)
-    return session(config.root, app=app, master=master, extra=store, artifacts=needed, within=of_gold)
+    return session(config.root, app=app, master=master, extra=store, artifacts=needed, of_gold=of_gold)
 
 
 def evaluate_for(spark: SparkSession, rows: int) -> SparkSession:
@@ -141,10 +146,8 @@ def jars() -> list[Path]:
     return resolve(SPARK_JARS, name="spark", transitive=False)
 
 
-def _layout(lake_root: str) -> dict[str, str]:
+def _folder_of_gold(lake_root: str) -> dict[str, str]:
     return {
-        "spark.sql.extensions": ",".join(EXTENSIONS),
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalog.gold": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.gold.type": "hadoop",
         "spark.sql.catalog.gold.warehouse": f"{_absolute(lake_root)}/gold",

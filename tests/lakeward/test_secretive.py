@@ -35,6 +35,8 @@ secret = session.conf.get("spark.sql.catalog.gold.token")
 print("java is there:", any(b"java" in line and b"secrets" in line for line in said))
 print("shown:", sum(secret.encode() in line for line in said))
 print("set:", len(secret), session.conf.get("spark.sql.catalog.gold.scope"))
+# A REST server names its warehouses itself, and refuses a folder.
+print("warehouse:", session.newSession().conf.get("spark.sql.catalog.gold.warehouse", "none"))
 session.stop()
 """
 
@@ -45,7 +47,8 @@ def test_a_catalogs_secret_is_in_the_session_and_on_no_command_line(tmp_path):
         [sys.executable, "-c", SCAN, str(tmp_path)], env=env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-3:] == ["java is there: True", "shown: 0", f"set: {len(SECRET)} all"]
+    said = ["java is there: True", "shown: 0", f"set: {len(SECRET)} all", "warehouse: none"]
+    assert done.stdout.splitlines()[-4:] == said
 
 
 @pytest.mark.parametrize(
