@@ -50,6 +50,9 @@ class Pipeline:
     def silver(self) -> None:
         silver_stage(self.app)
 
+    def gold(self) -> None:
+        gold_stage(self.app)
+
     def run(self) -> None:
         app = self.app
         bronze_stage(app)
