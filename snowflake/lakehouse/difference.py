@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from snowflake.lakehouse.catalogs import DELTA_SUFFIX
 from snowflake.lakehouse.inventory import Inventory, is_linked
-from snowflake.lakehouse.landing_sql import LANDED_SCHEMA
+from snowflake.lakehouse.landing_sql import HISTORY, LANDED_SCHEMA
 from snowflake.lakehouse.plan import EXPORT_SCHEMA
 from snowflake.lakehouse.settings import altered
 from snowflake.lakehouse.statements import Name, Statement, bare, location_of, parts, property_of, query_of
@@ -215,7 +215,9 @@ class _Ours:
         if kind == "EXTERNAL TABLE":
             return str(now.get("location", "")).replace('"', "").lstrip("@").startswith(self.stages)
         if kind == "DYNAMIC TABLE":
-            return name[1].endswith(LANDED) and self.raw in str(now.get("text", ""))
+            history = qualified((*name[:2], HISTORY.format(name[2])))  # what is current is read from it
+            text = str(now.get("text", ""))
+            return name[1].endswith(LANDED) and (self.raw in text or f"FROM {history} " in text)
         if kind == "PIPE":
             return name == (*self.own, LANDING_PIPE)
         return kind == "STAGE" and (name == (*self.own, LANDING) or self._stage(name, now))

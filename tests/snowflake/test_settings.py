@@ -232,7 +232,7 @@ def test_what_is_no_longer_asked_for_is_dropped(tmp_path):
         "name": "MINE",
         "database_name": "LAKEWARD",
         "schema_name": "SHOP__LANDED",
-        "text": "AS SELECT",
+        "text": 'AS SELECT * FROM "LAKEWARD"."SHOP__LANDED"."TRIPS__HISTORY" WHERE "__IS_CURRENT"',
     }
     ran = applied(lake, parse({"snowflake": {**settings, "delta": []}}), account)
     assert {r for r in ran if r.startswith("DROP")} == {
