@@ -127,7 +127,8 @@ def _within(spans: dict[str, list[tuple[int, int]]]) -> Column:
 def _tasks(session: SparkSession, table: Any, spans: dict[str, list[tuple[int, int]]]) -> Iterator[Any]:
     """Iceberg's scan tasks of the data files that may hold keys within the ranges."""
     says = java_class(session, "org.apache.iceberg.expressions.Expressions")
-    scan = table.newScan()
+    # What is written anew is the whole file: a reader that has the ranges leaves out row groups that lie beyond them.
+    scan = table.newScan().ignoreResiduals()
     for column, found in spans.items():
         at_least, at_most = says.greaterThanOrEqual, says.lessThanOrEqual
         either = [getattr(says, "and")(at_least(column, low), at_most(column, high)) for low, high in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import types as T
@@ -52,6 +53,19 @@ def test_only_files_with_a_changed_key_are_written_anew(shop, trips, joined):
     assert len(before.keys() & after.keys()) == 2
     assert sum(n for path, n in after.items() if path not in before) == 9 + 3
     assert [s.operation for s in shop.snapshots("shop.trips")] == ["overwrite", "append", "append", "overwrite"]
+    shop.assert_mirrored()
+
+
+def test_a_file_of_several_row_groups_is_written_anew_as_a_whole(shop, monkeypatch):
+    """A merge finds the files by the keys' ranges; a reader that was given the ranges, too, would skip row groups."""
+    monkeypatch.setitem(gold.iceberg.PROPERTIES, "write.parquet.row-group-size-bytes", "200000")
+    table = shop.create("trips", {"id": "bigint", "status": "varchar(40)"}, ["id"])
+    shop.spark.sql(f"INSERT INTO {table} SELECT id, md5(CAST(id AS STRING)), 1, 't', 0 FROM range(0, 60000, 1, 1)")
+    shop.publish()
+    (path,) = files(shop, "shop.trips")
+    assert pq.ParquetFile(path).num_row_groups > 3
+    shop.spark.sql(f"UPDATE {table} SET status = 'done' WHERE id = 5")
+    assert shop.publish().tables == {"shop.trips": "merged"}
     shop.assert_mirrored()
 
 
