@@ -25,8 +25,8 @@ def merge_keyed(changes: DataFrame, name: str, keys: Sequence[str]) -> None:
     """Make the table `name` say what `changes` (as `changes.last_per_key` gives them) say of each key."""
     source = lowered(changes.withColumn(GONE, _gone()))
     overwrite = Overwrite(source.select(*[spark_identifier(key.lower()) for key in keys]), name)
-    paths = {row[0] for row in overwrite.found().select(FILE).distinct().collect()}
-    overwrite.commit(source.where(~F.col(GONE)).drop(GONE), paths)
+    found = {row[0]: row[1] for row in overwrite.found().groupBy(FILE).count().collect()}
+    overwrite.commit(source.where(~F.col(GONE)).drop(GONE), found)
 
 
 def merge_counted(changes: DataFrame, name: str) -> None:
@@ -46,7 +46,8 @@ def merge_counted(changes: DataFrame, name: str) -> None:
         (F.coalesce(F.col("p.count"), F.lit(0)) + F.col(f"l.{_TIMES}")).alias(_TIMES),
     )  # fmt: skip
     rows = _repeated(left.unionByName(gained)).localCheckpoint(eager=True)
-    overwrite.commit(rows, {row[0] for row in held.select(FILE).distinct().collect()})
+    found = {row[0]: row[1] for row in held.groupBy(FILE).agg(F.sum("count")).collect()}
+    overwrite.commit(rows, found)
 
 
 def _gone() -> Column:

@@ -4,13 +4,14 @@ Iceberg's own MERGE joins every row of a file that it touches with the batch as 
 by shuffling and sorting them all. Here the batch is broadcast: once over the key columns, to find the files; once over
 those files' rows, of which the keys that are not in the batch are written again. A batch of keys that the table does
 not hold rewrites nothing. The files are staged and fetched as Iceberg's own `rewrite_data_files` does it, and
-committed through its API, which refuses when another program has committed meanwhile.
+committed through its API, which refuses when another program has committed meanwhile. What was written is counted
+before that: readers of a file skip what they take for unwanted, and a row that is not read is a row that is lost.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any
@@ -20,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gold import iceberg
+from lakeward.errors import TerminalError
 from lakeward.jvm import java_class
 from lakeward.names import spark_identifier
 from silver.prune import ranges
@@ -78,10 +80,14 @@ class Overwrite:
         held = held.select(*there, FILE).where(_within(self._spans))
         return held.join(self._keys, on=self._on).select(*self.key, FILE)
 
-    def commit(self, rows: DataFrame, paths: Collection[str]) -> None:
-        """Write the files `paths`, all that `found` names, anew, with `rows`: the table's columns, and held, too."""
-        tasks = [t for t in _tasks(self._session, self._table, self._spans) if t.file().location() in paths]
-        assert len(tasks) == len(paths), "a data file that was read is not in the table"
+    def commit(self, rows: DataFrame, found: Mapping[str, int]) -> None:
+        """Write the files anew in which `found` has rows, so many in each, with `rows` in the place of those.
+
+        `rows` has the table's columns, and is held, too. Raises TerminalError, and commits nothing, where what was
+        written is not what it has to be, by its number of rows.
+        """
+        tasks = [t for t in _tasks(self._session, self._table, self._spans) if t.file().location() in found]
+        assert len(tasks) == len(found), "a data file that was read is not in the table"
         size = sum(task.length() for task in tasks)
         with _staged(self._session, self._table, tasks) as staged:
             frame = rows.coalesce(1) if self._few else rows
@@ -93,7 +99,17 @@ class Overwrite:
             writer = frame.writeTo(staged.name).option("distribution-mode", "none")
             # A file that grows by the batch is not to be cut into itself and a crumb.
             writer.option("target-file-size-bytes", str(2 * iceberg.FILE_BYTES)).append()
-            iceberg.commit_files(self._session, self._table, [task.file() for task in tasks], staged.written())
+            gone, new = [task.file() for task in tasks], staged.written()
+            self._count_written(gone, new, rows.count() - sum(found.values()))
+            iceberg.commit_files(self._session, self._table, gone, new)
+
+    def _count_written(self, gone: Sequence[Any], new: Sequence[Any], more: int) -> None:
+        wanted, written = (sum(file.recordCount() for file in files) for files in (gone, new))
+        if written != wanted + more:
+            raise TerminalError(
+                f"gold wrote {written:,} rows of {self._name} anew where {wanted + more:,} are due; none is published",
+                hint="`lakeward gold --rebuild TABLE` makes it anew from silver; please report this",
+            )
 
 
 def _measured(own: DataFrame) -> tuple[int, int]:

@@ -56,15 +56,46 @@ def test_only_files_with_a_changed_key_are_written_anew(shop, trips, joined):
     shop.assert_mirrored()
 
 
-def test_a_file_of_several_row_groups_is_written_anew_as_a_whole(shop, monkeypatch):
-    """A merge finds the files by the keys' ranges; a reader that was given the ranges, too, would skip row groups."""
+@pytest.fixture
+def in_groups(shop, monkeypatch):
+    """A file of several row groups."""
     monkeypatch.setitem(gold.iceberg.PROPERTIES, "write.parquet.row-group-size-bytes", "200000")
     table = shop.create("trips", {"id": "bigint", "status": "varchar(40)"}, ["id"])
     shop.spark.sql(f"INSERT INTO {table} SELECT id, md5(CAST(id AS STRING)), 1, 't', 0 FROM range(0, 60000, 1, 1)")
     shop.publish()
     (path,) = files(shop, "shop.trips")
     assert pq.ParquetFile(path).num_row_groups > 3
-    shop.spark.sql(f"UPDATE {table} SET status = 'done' WHERE id = 5")
+    return table
+
+
+def test_a_file_of_several_row_groups_is_written_anew_as_a_whole(shop, in_groups):
+    """A merge finds the files by the keys' ranges; a reader that was given the ranges, too, would skip row groups."""
+    shop.spark.sql(f"UPDATE {in_groups} SET status = 'done' WHERE id = 5")
+    assert shop.publish().tables == {"shop.trips": "merged"}
+    shop.assert_mirrored()
+
+
+class ReadInPart:
+    """A table whose data files are read without the row groups that a filter leaves out."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def newScan(self):
+        return self
+
+    def ignoreResiduals(self):
+        return self.table.newScan()
+
+
+def test_rows_that_were_not_read_are_missed_before_anything_is_published(shop, in_groups, monkeypatch):
+    before, tasks = shop.published("shop.trips"), gold.overwrite._tasks
+    monkeypatch.setattr(gold.overwrite, "_tasks", lambda s, table, spans: tasks(s, ReadInPart(table), spans))
+    shop.spark.sql(f"UPDATE {in_groups} SET status = 'done' WHERE id = 5")
+    with pytest.raises(TerminalError, match=r"gold wrote [\d,]+ rows of .*trips.* where 60,000 are due; none is"):
+        shop.publish()
+    assert shop.session().table(before.identifier).count() == before.rows
+    monkeypatch.undo()
     assert shop.publish().tables == {"shop.trips": "merged"}
     shop.assert_mirrored()
 
@@ -93,7 +124,8 @@ def test_keys_of_several_columns_and_without_a_value_find_their_rows(shop, joine
     changed = frame("('ä`.', X'01', -2, -0.5, 'changed')", "('new', NULL, NULL, 1, 'new')")
     keys = changed.unionAll(frame(*gone)).drop("note")
     overwrite = gold.overwrite.Overwrite(keys.localCheckpoint(), name)
-    overwrite.commit(changed.localCheckpoint(), {row._file for row in overwrite.found().collect()})
+    found = {row[0]: row[1] for row in overwrite.found().groupBy(gold.overwrite.FILE).count().collect()}
+    overwrite.commit(changed.localCheckpoint(), found)
     assert sorted(r.note for r in session.table(name).collect()) == ["a", "changed", "new"]
 
 
