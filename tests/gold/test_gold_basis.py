@@ -54,10 +54,26 @@ def test_without_news_gold_is_not_behind(app):
     assert not gold_behind(app)
 
 
-@pytest.mark.parametrize("changed", [{"version": 4}, {"generation": 2}, {"beside": {"__history": 3}}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"version": 4}, {"generation": 2}, {"beside": {"__history": 3}}, {"keys": ["id", "n"]}),
+        {"cut": Position(1, 7, 50)},  # it stopped, and its rows are those of then
+    ],
+)
 def test_silver_moves_without_its_cut(app, changed):
     """A table that was read anew at a quiet source, or held events that were replayed."""
     moved(app, **changed)
+    assert gold_behind(app)
+
+
+def test_a_cut_that_no_table_has_moved_to_and_a_table_that_bronze_knows_again_are_news(app):
+    """As where each table has stopped, and after a resnapshot."""
+    save_silver(app.lake, replace(app.silver, cut=Checkpoint(Position(1, 7, 200), "", 6)))
+    assert gold_behind(app)
+    save_silver(app.lake, app.silver)
+    assert not gold_behind(app)
+    save_bronze(app.lake, BronzeState())
     assert gold_behind(app)
 
 
@@ -87,6 +103,13 @@ def test_settings_of_gold_are_news(app, settings):
     doc = {"lake": {"root": "lake"}, "gold": {"models": "models", **settings}}
     app.config = parse(doc, folder=app.folder)
     assert gold_behind(app)
+
+
+def test_another_address_or_warehouse_is_another_catalog():
+    said: list[dict[str, Any]] = [{}, {"uri": "https://b.example.com"}]
+    said += [{"properties": {"warehouse": name}} for name in ("w", "v")]
+    golds = [{"catalog": "rest", "uri": "https://a.example.com", **more} for more in said]
+    assert len({catalog_of(parse({"gold": gold}).gold) for gold in golds}) == len(said)
 
 
 def test_the_columns_that_an_export_is_spread_by_are_news(app):

@@ -59,6 +59,7 @@ def test_a_run_that_dies_is_finished_by_the_next_with_each_change_applied_once(t
     before = fresh(two)
     with killed_at(f"gold.{point}"):
         two.gold()
+    assert (load_gold(two.lake).intent is None) == (point == "before_intent")  # written down before rows are withheld
     now = fresh(two)
     assert now == (dict.fromkeys(before, str(two.silver.cut.at)) if point == "after_freshness" else before)
     two.gold()

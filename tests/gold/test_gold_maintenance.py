@@ -15,6 +15,7 @@ from servers.killed import killed_at
 
 import gold.maintenance
 from bronze.commit import ensure_table
+from gold import iceberg
 from gold.state import load_gold
 from lakeward import crash
 from lakeward.cli.app import App
@@ -92,9 +93,27 @@ def test_what_was_published_within_the_window_is_read_before_during_and_after(sh
     stray = data / "of-a-killed-run.parquet"
     stray.write_bytes(b"orphan")
     os.utime(stray, (third / 1000 - 7200, third / 1000 - 7200))
+    late = data / "by-a-slow-clock.parquet"  # the store's clock may be behind
+    late.write_bytes(b"of a snapshot that is kept")
+    os.utime(late, (third / 1000 - 1800, third / 1000 - 1800))
+    known: list[bool] = []
+
+    def actions(session: Any) -> Any:
+        stands = iceberg.standing(session, shop.published("shop.trips").identifier)
+        known.append(stands is not None and stands.metadata_file == shop.published("shop.trips").metadata_file)
+        return real(session)
+
+    real = iceberg.actions
+    monkeypatch.setattr(iceberg, "actions", actions)
+    shop.spark.sql(f"INSERT INTO {shop.sql_name(TableName('shop', 'trips'))} SELECT /*+ REPARTITION(6) */"
+                   " CAST(id + 100 AS INT), 1, 't', 0 FROM range(10)")  # fmt: skip
+    shop.publish()
     report = run(shop, now_ms=third + 1 + shop.config.lake.keep_days * DAY_MS)
     assert report.expired >= 2
+    assert known
+    assert all(known)  # before anything goes, gold.json names what the compaction has made
     assert not stray.exists()
+    assert late.exists()
     assert [rows(file) for file, _, _ in seen[2:]] == [30, 40, 50, 60]
     with pytest.raises(FileNotFoundError):
         rows(seen[0][0])
@@ -154,6 +173,11 @@ def test_only_events_that_no_stage_can_read_again_leave_bronze(shop):
     shop.spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
     assert (run(shop).forgotten, append_only()) == (0, "true")
     shop.config = replace(shop.config, lake=replace(shop.config.lake, bronze_days=30))
+    table.status = "snapshot"  # it is being read again: until that is whole, its rows are those of these events
+    shop.save()
+    assert run(shop).forgotten == 0
+    table.status = "streaming"
+    shop.save()
     assert run(shop).forgotten == 2
     left = shop.spark.read.format("delta").load(location)
     assert sorted(r["row"] for r in left.select("source.row").collect()) == [3, 4, 5]
@@ -204,9 +228,15 @@ def test_nothing_is_removed_that_a_later_stage_has_yet_to_read(shop):
     for stray in strays:
         stray.write_bytes(b"of a killed run")
         os.utime(stray, (1, 1))
+    young = [stray.with_name("young.parquet") for stray in strays]
+    for file in young:  # as old as what a reader of an earlier version may be in
+        file.write_bytes(b"replaced")
+        age = time.time() - (shop.config.lake.keep_days - 1) * 86_400
+        os.utime(file, (age, age))
     assert set(run(shop, unlanded={"shop.trips"}).kept) == {bronze, silver}
     assert all(stray.exists() for stray in strays)
     assert shop.publish().tables == {"shop.trips": "merged"}  # by the change feed, which is all there
     shop.assert_mirrored()
     assert run(shop).kept == {}
     assert not any(stray.exists() for stray in strays)
+    assert all(file.exists() for file in young)

@@ -54,6 +54,8 @@ def incremental(sql: str, changed: str = TRIPS, keys: str = "r") -> Model:
         ("SELECT r, rand() AS x FROM s.t AS t", r"rows that were computed at other times .*: RAND\(\)"),
         ("SELECT r, now() AS x FROM s.t AS t", "rows that were computed at other times"),
         ("SELECT r FROM s.t AS t WHERE day < current_date", "rows that were computed at other times"),
+        ("SELECT r, a FROM s.t AS t PIVOT (sum(n) FOR d IN (1 AS a, 2 AS b))", "a pivot groups the rows of several"),
+        ("SELECT DISTINCT ON (d) r, d FROM s.t AS t ORDER BY d, id", "one row is chosen among those of several keys"),
         ("SELECT t.r FROM s.t AS t RIGHT JOIN s.u AS u ON u.id = t.r", "would lose its partners"),
         ("SELECT t.r FROM s.u AS u FULL JOIN s.t AS t ON u.id = t.r", "would lose its partners"),
         # A row of u whose trips are of keys that were not touched would pass for one that has none.

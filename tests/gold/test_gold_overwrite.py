@@ -113,15 +113,19 @@ def test_keys_of_several_columns_and_without_a_value_find_their_rows(shop, joine
     """As a mart's may be; a mirror's keys have values."""
     session = shop.session()
     name = gold.iceberg.identifier(session, "marts", "names")
-    schema = T.StructType.fromDDL("region STRING, part BINARY, n DECIMAL(6,2), rate DOUBLE, note STRING")
+    schema = T.StructType.fromDDL("region STRING, part BINARY, n DECIMAL(6,2), rate DOUBLE, k BIGINT, note STRING")
 
     def frame(*rows: str):
-        return session.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS t(region, part, n, rate, note)").to(schema)
+        return session.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS t(region, part, n, rate, k, note)").to(schema)
 
-    kept = "('kept', X'00ff', 1.5, 0.5, 'a')"
-    gone = ("('o''b', NULL, 1.5, 0.5, 'b')", "(NULL, NULL, NULL, NULL, 'c')", "('', X'', 0, double('NaN'), 'd')")
-    gold.iceberg.replace(frame(kept, *gone, "('ä`.', X'01', -2, -0.5, 'e')"), name)
-    changed = frame("('ä`.', X'01', -2, -0.5, 'changed')", "('new', NULL, NULL, 1, 'new')")
+    kept = "('kept', X'00ff', 1.5, 0.5, 1, 'a')"
+    gone = (
+        "('o''b', NULL, 1.5, 0.5, 7, 'b')",
+        "(NULL, NULL, NULL, NULL, NULL, 'c')",
+        "('', X'', 0, double('NaN'), 7, 'd')",
+    )
+    gold.iceberg.replace(frame(kept, *gone, "('ä`.', X'01', -2, -0.5, 8, 'e')"), name)
+    changed = frame("('ä`.', X'01', -2, -0.5, 8, 'changed')", "('new', NULL, NULL, 1, NULL, 'new')")
     keys = changed.unionAll(frame(*gone)).drop("note")
     overwrite = gold.overwrite.Overwrite(keys.localCheckpoint(), name)
     found = {row[0]: row[1] for row in overwrite.found().groupBy(gold.overwrite.FILE).count().collect()}
@@ -205,13 +209,15 @@ def test_rows_that_went_after_a_column_was_added_are_found_in_a_table_without_a_
 
 
 def test_the_zeros_of_a_table_without_a_key_are_told_apart(shop, joined):
-    table = shop.create("zeros", {"rate": "double", "note": "varchar(20)"}, [])
-    shop.spark.sql(f"INSERT INTO {table} SELECT r, n, 1, 't', 0 FROM VALUES (0D, 'a'), (-0D, 'a'), (0D, NULL) t(r, n)")
+    table = shop.create("zeros", {"rate": "double", "note": "varchar(20)", "f": "float", "v": "vector(1)"}, [])
+    values = "(0D, 'a', 0F, 0F), (-0D, 'a', 0F, 0F), (0D, NULL, 0F, 0F), (0D, 'a', -0F, 0F), (0D, 'a', 0F, -0F)"
+    shop.spark.sql(f"INSERT INTO {table} SELECT r, n, f, array(v), 1, 't', 0 FROM VALUES {values} AS t(r, n, f, v)")
     shop.publish()
-    shop.spark.sql(f"DELETE FROM {table} WHERE CAST(rate AS STRING) = '-0.0'")
-    assert shop.publish().tables == {"shop.zeros": "merged"}
-    found = [str(r.rate) for r in shop.session().table(shop.published("shop.zeros").identifier).collect()]
-    assert found == ["0.0", "0.0"]
+    for left, column in ((4, "rate"), (3, "f"), (2, "v[0]")):
+        shop.spark.sql(f"DELETE FROM {table} WHERE CAST({column} AS STRING) = '-0.0'")
+        assert shop.publish().tables == {"shop.zeros": "merged"}
+        found = shop.session().table(shop.published("shop.zeros").identifier).selectExpr(f"CAST({column} AS STRING)")
+        assert [row[0] for row in found.collect()] == ["0.0"] * left
 
 
 def test_large_values_are_not_broadcast(shop, marks, monkeypatch):

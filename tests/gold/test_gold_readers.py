@@ -18,6 +18,7 @@ from pyiceberg.table import StaticTable
 from gold.export import files_of
 from lakeward.config import TableConfig
 from lakeward.errors import ConfigError
+from lakeward.lake import Lake
 
 UTC = dt.UTC
 COLUMNS = {
@@ -134,8 +135,21 @@ def test_the_freshness_table_says_of_each_table_what_is_there(typed, duckdb):
     assert duckdb(f"SELECT rows FROM iceberg_scan('{entry.metadata_file}')") == [["2"]]
 
 
-def test_an_export_is_a_new_folder_that_the_pointer_names_and_replaced_ones_stay_for_their_readers(typed, duckdb):
+def test_an_export_is_a_new_folder_that_the_pointer_names_and_replaced_ones_stay_for_their_readers(
+    typed, duckdb, monkeypatch
+):
     folder = Path(typed.lake.path("export", "shop", "typed"))
+    real, pointed = Lake.replace, []
+
+    def replaced(lake: Lake, relative: str, data: bytes) -> None:
+        if relative.endswith("current.json"):
+            named = json.loads(data)
+            files = (folder / named["folder"]).rglob("*.parquet")
+            assert sum(pq.read_metadata(f).num_rows for f in files) == named["rows"]  # whole before it is named
+            pointed.append(named["folder"])
+        real(lake, relative, data)
+
+    monkeypatch.setattr(Lake, "replace", replaced)
 
     def pointer() -> dict[str, Any]:
         said: dict[str, Any] = json.loads((folder / "current.json").read_text())
@@ -160,6 +174,7 @@ def test_an_export_is_a_new_folder_that_the_pointer_names_and_replaced_ones_stay
     (folder / "current.json").write_text(json.dumps(long_ago))
     typed.config = replace(typed.config, tables={"shop.typed": TableConfig(export_by=("day", "B"))})
     third = change()
+    assert pointed == [second, third]
     assert kept() == {second, third}  # the last one is kept, whenever it was replaced
     assert not list(folder.glob("*/_SUCCESS"))
 

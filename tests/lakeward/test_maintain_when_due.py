@@ -16,6 +16,7 @@ from lakeward.cli.app import App
 from lakeward.cli.status import document
 from lakeward.config import parse
 from lakeward.errors import ConfigError, TerminalError
+from lakeward.lake import Lake
 
 HOUR_S = 3600
 
@@ -121,6 +122,15 @@ def test_maintenance_that_fails_is_said_and_the_run_goes_on(tmp_path, monkeypatc
     running.fails.clear()
     assert running.start(8, every=600).count("maintain") == 1
     assert running.maintenance_of_status()["reason"] is None
+
+
+def test_one_that_failed_waits_no_longer_than_it_waits_when_all_is_well(tmp_path):
+    lake, minute = Lake(str(tmp_path)), 60_000
+    assert not schedule.due(lake, 0.25, 1)
+    assert schedule.due(lake, 0.25, 15 * minute + 1)
+    schedule.note_failed(lake, "full", 15 * minute + 1)
+    assert not schedule.due(lake, 0.25, 29 * minute)
+    assert schedule.due(lake, 0.25, 30 * minute + 1)
 
 
 def test_never_is_never_and_nonsense_is_refused(tmp_path, monkeypatch):

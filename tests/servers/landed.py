@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,7 +72,10 @@ class Bronze:
             for file in json.loads(manifest)["files"]:
                 lines = gzip.decompress((self.root / file["path"]).read_bytes()).splitlines()
                 assert len(lines) == file["rows"]
-                found += [json.loads(line) for line in lines]
+                events = [json.loads(line) for line in lines]
+                assert (file["first"], file["last"]) == (events[0]["position"], events[-1]["position"])
+                assert file["sha256"] == hashlib.sha256((self.root / file["path"]).read_bytes()).hexdigest()
+                found += events
         return sorted(found, key=lambda e: str(e["position"]))
 
     def landed(self) -> list[tuple[int, Any]]:

@@ -35,7 +35,7 @@ from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, s
 from snowflake.lakehouse.apply import SHOWN
 from snowflake.lakehouse.conformance import run
 from snowflake.lakehouse.conformance.delta import check_delta
-from snowflake.lakehouse.conformance.rules import RULES
+from snowflake.lakehouse.conformance.rules import RULES, Finding
 from snowflake.lakehouse.conformance.sql import check_sql
 from snowflake.lakehouse.plan import build
 from snowflake.lakehouse.statements import statements
@@ -210,8 +210,10 @@ def test_files_of_an_export_and_of_silver_as_delta_are_opened_once(shop):
     (silver / "_delta_log").mkdir(parents=True)
     export.mkdir(parents=True)
     actions = [{"protocol": {"minReaderVersion": 1}}, {"metaData": {}}, {"add": {"path": "x%20y.parquet"}}]
-    actions += [{"add": {"path": "gone.parquet"}}, {"remove": {"path": "gone.parquet"}}]
+    actions += [{"add": {"path": "gone.parquet"}}]
     (silver / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    marked = [{"add": {"path": "x%20y.parquet"}}, *({"remove": {"path": p}} for p in ("gone.parquet", "x%20y.parquet"))]
+    (silver / "_delta_log" / f"{1:020d}.json").write_text("\n".join(map(json.dumps, marked)))
     state = load_gold(shop.lake)
     state.tables["shop.t"].export_location = str(export)
     save_gold(shop.lake, state)
@@ -275,6 +277,19 @@ def test_a_snapshot_that_snowflake_stands_at_and_that_was_expired_is_named(shop)
     run.gate(shop.lake, Config())  # what follows it moves Snowflake on
 
 
+def test_a_plan_that_breaks_a_rule_and_a_volume_elsewhere_stop_the_gate(tmp_path, shop, monkeypatch):
+    shop.publish(file_of(shop))
+    said = Finding("sql", "CREATE EXTERNAL VOLUME", "the volume lets Snowflake write")
+    monkeypatch.setattr(run, "check_sql", lambda plan: [said])
+    with pytest.raises(GateStoppedError, match="lets Snowflake write"):
+        run.gate(shop.lake, Config())
+    monkeypatch.setattr(run, "check_sql", lambda plan: [])
+    elsewhere = Finding("paths", "[snowflake] storage_base_url", "the volume is at s3://elsewhere/")
+    monkeypatch.setattr(run, "_base_url", lambda lake, config: [elsewhere])
+    with pytest.raises(GateStoppedError, match="s3://elsewhere/"):
+        run.gate(shop.lake, Config())
+
+
 @pytest.mark.parametrize(
     ("rule", "protocol", "settings", "commits"),
     [
@@ -294,6 +309,31 @@ def test_silver_that_snowflake_cannot_read_as_delta_is_named(tmp_path, rule, pro
         (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
     found = list(check_delta(Lake(str(tmp_path)), TableName("shop", "t")))
     assert [f.rule for f in found] == ([rule] if rule else [])
+
+
+def test_of_a_log_that_begins_with_a_checkpoint_the_protocol_and_the_files_are_read_there(tmp_path):
+    log = tmp_path / "silver" / "shop" / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    for version, feature in ((1000, "none"), (2000, "name")):  # what stands is what the last one says
+        rows = [
+            {"protocol": {"minReaderVersion": 4}, "metaData": None, "add": None},
+            {"protocol": None, "metaData": {"configuration": [("delta.columnMapping.mode", feature)]}, "add": None},
+            {"protocol": None, "metaData": None, "add": {"path": f"{version}.parquet"}},
+            {"protocol": None, "metaData": None, "add": {"path": "gone.parquet"}},
+        ]
+        settings = pa.map_(pa.string(), pa.string())
+        kinds = {"protocol": [("minReaderVersion", pa.int32())], "metaData": [("configuration", settings)]}
+        kinds["add"] = [("path", pa.string())]
+        schema = pa.schema([(name, pa.struct(fields)) for name, fields in kinds.items()])
+        pq.write_table(pa.Table.from_pylist(rows, schema), log / f"{version:020d}.checkpoint.parquet")
+    for version in range(999, 2012):
+        (log / f"{version:020d}.json").write_text("{}")
+    actions = [{"add": {"path": "new.parquet"}}, {"remove": {"path": "gone.parquet"}}]
+    (log / f"{2012:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    live: set[str] = set()
+    found = list(check_delta(Lake(str(tmp_path)), TableName("shop", "t"), live))
+    assert [f.what for f in found] == ["reader version 4", "its columns are mapped"]
+    assert {Path(file).name for file in live} == {"2000.parquet", "new.parquet"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -60,10 +60,16 @@ def test_each_publication_is_followed_once_and_a_refresh_that_failed_is_tried_ag
     assert all("v4.metadata.json" in statement for statement in account.ran)
     assert ["FRESHNESS" in statement for statement in account.ran] == [False, False, False, True]
     assert follow.follow_gold(published, config, lambda: pytest.fail("nothing is new")) == 0
+    for table in state.tables.values():
+        table.cut = Checkpoint(Position(1, 9, 4), "", 0)
+    save_gold(published, state)
+    assert follow.follow_gold(published, config, session(account)) == 0  # a cut alone is nothing to Snowflake
+    lines = (tmp_path / "export" / "lakeward" / "published.json").read_text().splitlines()
+    assert [json.loads(line)["cut"] for line in lines] == ["1:9:4"] * 3
 
 
 def test_snowflake_is_not_moved_to_what_breaks_a_rule_and_not_by_itself_unless_configured(
-    published, monkeypatch, caplog
+    tmp_path, published, monkeypatch, caplog
 ):
     def stopped(lake: Any, config: Any) -> None:
         raise GateStoppedError("rule")
@@ -75,9 +81,13 @@ def test_snowflake_is_not_moved_to_what_breaks_a_rule_and_not_by_itself_unless_c
     assert "current_date" in caplog.text
     monkeypatch.setattr(run, "gate", stopped)
     assert follow.follow_gold(published, parse({}), nobody) == 0  # it has passed
+    said = tmp_path / "export" / "lakeward" / "published.json"
     published.write("snowflake", {})
-    with pytest.raises(GateStoppedError):
-        follow.follow_gold(published, parse({"snowflake": {"refresh": "after_gold"}}), nobody)
+    said.unlink()
+    for _ in range(2):  # and not by the next run either
+        with pytest.raises(GateStoppedError):
+            follow.follow_gold(published, parse({"snowflake": {"refresh": "after_gold"}}), nobody)
+    assert said.exists()  # so a reader of Snowflake sees that it is behind
     save_gold(published, GoldState(cut=CUT))
     assert follow.follow_gold(published, parse({}), nobody) == 0
 

@@ -55,6 +55,8 @@ def test_each_event_is_in_one_file_of_a_manifest_whatever_moment_a_run_was_kille
     assert len(seen) == 2
     events = bronze.manifested()
     assert [(e["op"], int(e["position"].split(":")[2])) for e in events] == [(op, pos) for pos, op, *_ in HISTORY]
+    # Text of one width, so that its order is the source's.
+    assert all(re.fullmatch(r"\d{10}:\d{12}:\d{20}:\d{10}", e["position"]) for e in events)
     assert events[0]["before"] is None
     assert events[0]["after"]["u"] == str(2**64 - 1)
     assert events[0]["after"]["at"] == "1000-01-01T00:00:00.000001"
@@ -72,6 +74,10 @@ def test_each_event_is_in_one_file_of_a_manifest_whatever_moment_a_run_was_kille
         "7",
         "larger than the 700 bytes of a VARIANT",
     )
+    bronze.append((9, "c", image(None), image(6, "x" * 400)))
+    assert (bronze.land().held, len(bronze.files("-errors"))) == (1, 2)
+    named = [json.loads(manifest)["errors"] for manifest in bronze.files("-manifest").values()]
+    assert [error["path"].split("/")[0] for errors in named for error in errors] == ["landing-errors"] * 2
 
 
 def test_old_events_that_maintenance_removes_are_not_landed_again_with_their_neighbours(bronze):

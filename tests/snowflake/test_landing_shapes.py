@@ -178,6 +178,13 @@ def test_a_landed_file_is_never_written_over(anywhere, monkeypatch):
     assert len(written) == 2
 
 
+@pytest.mark.parametrize(("rows", "size", "files"), [(2, 99, [2, 2, 1]), (9, 30, [2, 3]), (9, 20, [1, 1, 2, 1])])
+def test_a_file_ends_at_so_many_events_or_bytes(tmp_path, rows, size, files):
+    group = Group(NAME, "0a1b2c3d", 0, 1, rows_max=rows, bytes_max=size)
+    write(Lake(str(tmp_path)), "landing", group, [(str(n), "x" * length) for n, length in enumerate([14, 14, 7, 7, 7])])
+    assert [file["rows"] for file in group.files] == files
+
+
 def test_the_error_at_the_end_says_each_table_and_cause():
     full, bug = OSError(28, "No space left on device"), ValueError("first\nsecond")
     said = landing._summary({"shop.a": full, "shop.b": TerminalError("gone", hint="look"), "shop.c": bug})

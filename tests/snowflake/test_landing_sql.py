@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from lakeward.names import TableName, sql_literal
 from lakeward.position import Position
 from lakeward.schema import TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, save_bronze
+from snowflake.lakehouse import landing_sql, template
 from snowflake.lakehouse.plan import build
 from snowflake.lakehouse.statements import statements
 
@@ -243,6 +245,15 @@ def test_a_renamed_column_is_found_under_its_former_names(landed):
     ]
     landed.load(events)
     assert landed.state() == [(1, None), (2, "b")]
+
+
+def test_a_document_is_parsed_where_it_can_be_and_stays_a_string_else():
+    made = landing_sql._type(column_from_catalog("j", "json", nullable=True))
+    text = template.landed_columns([("J", made, ("j",))])
+    assert "COALESCE(TRY_PARSE_JSON(" in text
+    assert "TO_VARIANT(v0['v']::VARCHAR)" in text  # the server cannot run this
+    masked = dataclasses.replace(column_from_catalog("j", "json", nullable=True), masked=True)
+    assert landing_sql._type(masked) == "VARCHAR"  # a hash is no document
 
 
 def test_values_of_every_type_and_their_nulls(landed):

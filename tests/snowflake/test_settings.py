@@ -260,6 +260,9 @@ def test_an_external_table_on_a_stage_of_its_own_goes_with_its_stage(tmp_path):
     account = Account()
     applied(lake, config, account)
     assert account.objects["STAGE", ("LAKEWARD", "SHOP__EXPORT", "订单")]["url"].endswith("/export/shop/-8ba2--5355-/")
+    theirs = ("STAGE", ("LAKEWARD", "SHOP__EXPORT", "THEIRS"))
+    place = {"database_name": "LAKEWARD", "schema_name": "SHOP__EXPORT", "name": "THEIRS"}
+    account.objects[theirs] = {**place, "url": "s3://bucket/another/"}
     assert applied(lake, config, account) == []
     doc["tables"]["shop.订单"]["export_location"] = f"{folder}-2"
     assert [r.split(" (")[0] for r in applied(lake, config, account)] == [

@@ -86,6 +86,23 @@ def test_rows_without_a_key_are_counted_once_whenever_a_sink_dies(silver_lake, k
     assert rows(silver_lake, "SHOP.LOG", "LINE") == [("x",), ("x",), ("y",)]
 
 
+def test_rows_that_come_and_go_at_once_are_counted_where_no_key_tells_them_apart(silver_lake):
+    log = silver_lake.create("log", {"line": "text"}, [])
+    days = silver_lake.create("days", {"day": "date", "n": "int"}, ["day"])  # a zero date is NULL in the lake
+    silver_lake.spark.sql(f"INSERT INTO {log} VALUES ('x', {META}), ('y', {META})")
+    values = f"(NULL, 1, {META}), (NULL, 2, {META}), (DATE'2020-01-01', 3, {META})"
+    silver_lake.spark.sql(f"INSERT INTO {days} VALUES {values}")
+    silver_lake.sink()
+    assert rows(silver_lake, "SHOP.DAYS", "N") == [(1,), (2,), (3,)]
+    silver_lake.spark.sql(f"DELETE FROM {log} WHERE line = 'x'")
+    silver_lake.spark.sql(f"INSERT INTO {log} VALUES ('z', {META})")
+    silver_lake.spark.sql(f"DELETE FROM {days} WHERE n = 1")
+    silver_lake.spark.sql(f"INSERT INTO {days} VALUES (NULL, 4, {META}), (NULL, 5, {META})")
+    silver_lake.sink()
+    assert rows(silver_lake, "SHOP.LOG", "LINE") == [("y",), ("z",)]
+    assert rows(silver_lake, "SHOP.DAYS", "N") == [(2,), (3,), (4,), (5,)]
+
+
 def test_keys_that_swap_their_rows_in_one_batch_and_a_table_that_is_emptied_arrive(silver_lake, users):
     silver_lake.sink()
     spark = silver_lake.spark
@@ -203,17 +220,20 @@ def test_a_backlog_is_merged_in_batches_of_whole_commits_and_each_moves_the_posi
     silver_lake.sink()
     for name in ("x", "y", "z"):
         silver_lake.spark.sql(f"UPDATE {users} SET name = '{name}' WHERE id < 3")
-    stands = []
+    stands, cuts = [], []
     moved = positions.move
 
     def seen(session, target, before, after):
         stands.append(after.version)
+        cuts.append(after.cut)
         moved(session, target, before, after)
 
     monkeypatch.setattr(positions, "move", seen)
     config = silver_lake.config
     silver_lake.config = replace(config, snowflake=replace(config.snowflake, sink_batch_rows=5))
+    earlier = str(silver_lake.silver.cut.at)
     report = silver_lake.sink()
+    assert cuts == [earlier, earlier, str(silver_lake.silver.cut.at)]  # no rows are said to be of a cut before they are
     assert report.changes == 6  # the last change of each key, in each of three batches
     assert len(stands) == 3
     assert stands == sorted(stands)

@@ -59,15 +59,17 @@ def _stands(
         there = pq.read_schema(path, filesystem=fs).names
         columns = [c for c in ("protocol", "metaData") if c in there] + (["add.path"] if "add" in there else [])
         for row in pq.read_table(path, columns=columns, filesystem=fs).to_pylist():
-            files |= {added["path"] for added in (row.pop("add", None),) if added and added["path"]}
+            added = row.pop("path", None)  # a field that is read alone stands under its own name
+            files |= {added} if added else set()
             found |= {k: v for k, v in row.items() if v is not None}
     for path in commits:
         with fs.open_input_stream(path) as stream:
-            for line in stream.read().splitlines():
-                action = json.loads(line)
-                found |= {k: action[k] for k in ("protocol", "metaData") if k in action}
-                files -= {action["remove"]["path"]} if "remove" in action else set()
-                files |= {action["add"]["path"]} if "add" in action else set()
+            actions = [json.loads(line) for line in stream.read().splitlines()]
+        for action in actions:
+            found |= {k: action[k] for k in ("protocol", "metaData") if k in action}
+        # A file that gets another deletion vector is in one commit twice, in any order, and stays.
+        files -= {action["remove"]["path"] for action in actions if "remove" in action}
+        files |= {action["add"]["path"] for action in actions if "add" in action}
     return found
 
 
