@@ -128,6 +128,10 @@ def test_tables_whose_names_differ_only_in_case_are_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"shop\.Trips and shop\.trips would bear one name"):
         plan.render(lake, Config())
     assert '"shop"."Trips"' in plan.render(lake, settings({"names": "source"}))
+    tables = [gold_table(str(tmp_path), schema, name) for schema, name in (("shop", "trips"), ("Shop", "users"))]
+    save_gold(lake, GoldState(tables={t.table: t for t in tables}))
+    with pytest.raises(ConfigError, match=r"Shop and shop\.trips would bear one name"):
+        plan.render(lake, Config())
 
 
 def test_a_metadata_file_outside_of_the_lake_is_refused(tmp_path):
