@@ -162,6 +162,7 @@ class Gold:
     models: str | None = None  # folder of marts; default gold/models beside the configuration file, where there is one
     export: tuple[str, ...] = ("*",)  # mirrored tables that are also written as Parquet files for external tables
     export_keep_minutes: int = 60  # that a replaced export stays for readers that are still in it
+    every: float = 0.0  # seconds between publications of `run --continuous`; 0: in each round
     folder: Path = Path()  # of the configuration file
 
     def revealed(self) -> dict[str, str]:
@@ -302,10 +303,12 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
         if table.where is not None:
             parse_filter(table.where, f'[tables."{name}"] where')
     config: Config = _build(Config, doc, "", folder)
-    if not 0 <= config.lake.maintain_every < math.inf:
-        raise ConfigError(
-            f"[lake] maintain_every = {config.lake.maintain_every} is no number of hours", hint="0 is for never"
-        )
+    for at, every, unit, zero in (
+        ("[lake] maintain_every", config.lake.maintain_every, "hours", "never"),
+        ("[gold] every", config.gold.every, "seconds", "each round"),
+    ):
+        if not 0 <= every < math.inf:
+            raise ConfigError(f"{at} = {every} is no number of {unit}", hint=f"0 is for {zero}")
     for key, value in config.gold.properties.items():
         if not isinstance(value, str):
             raise ConfigError(f"[gold] properties: {key} has to be a string", hint="put it in quotes")

@@ -38,14 +38,17 @@ def maintain_tables(app: App, tables: Collection[str] = ()) -> None:
         print(f"        nothing was removed from {location}: {reason}")
 
 
-def maintain_when_due(app: App) -> bool:
-    """What `lakeward maintain` does, when `[lake] maintain_every` hours have passed since; whether it was tried.
+def maintenance_due(app: App) -> bool:
+    """Whether `[lake] maintain_every` hours have passed since every table was maintained."""
+    return schedule.due(app.lake, app.config.lake.maintain_every)
 
-    The caller, a run, holds the lake's lock. Maintenance that fails is no reason to stop following the source: what
-    it failed with is said on stderr and by `lakeward status`, and it is tried again within the hour.
+
+def maintain_in_run(app: App) -> None:
+    """What `lakeward maintain` does, in a run, which holds the lake's lock.
+
+    Maintenance that fails is no reason to stop following the source: what it failed with is said on stderr and by
+    `lakeward status`, and it is tried again within the hour.
     """
-    if not schedule.due(app.lake, app.config.lake.maintain_every):
-        return False
     try:
         maintain_tables(app)
     except Exception as error:  # noqa: BLE001 - whatever it is, the source is followed
@@ -54,7 +57,6 @@ def maintain_when_due(app: App) -> bool:
         reason = _reason(error)
         print(f"maintenance failed, the run goes on: {reason}", file=sys.stderr, flush=True)
         schedule.note_failed(app.lake, reason)
-    return True
 
 
 def _reason(error: Exception) -> str:

@@ -19,9 +19,10 @@ from lakeward.cli.app import App
 from lakeward.cli.demo import burst_if_embedded
 from lakeward.cli.failures import Failures
 from lakeward.cli.hints import next_queries
-from lakeward.cli.maintain import maintain_when_due
+from lakeward.cli.maintain import maintain_in_run, maintenance_due
+from lakeward.cli.pace import Pace
 from lakeward.cli.serving import Serving, follow
-from lakeward.errors import UsageError
+from lakeward.errors import LakewardError, UsageError
 from lakeward.state import load_bronze, load_silver
 
 
@@ -59,7 +60,7 @@ def silver_stage(app: App) -> int:
 
 
 def gold_stage(app: App, *, rebuild: Sequence[str] = ()) -> bool:
-    """Publish silver's cut, and make the tables of `rebuild` anew; whether anything was published."""
+    """Publish silver's cut, and make the tables of `rebuild` anew; whether there was anything to do."""
     if not rebuild and not gold_behind(app):
         print("gold            0 tables: silver's cut is published")
         return False
@@ -67,7 +68,7 @@ def gold_stage(app: App, *, rebuild: Sequence[str] = ()) -> bool:
     print(f"gold    {report.published:>9,} tables published at cut {report.cut}  ({report.seconds:.1f} s)")
     for name, reason in report.skipped.items():
         print(f"        skipped {name}: {reason}")
-    return bool(report.published)
+    return True
 
 
 def silver_behind(app: App) -> bool:
@@ -126,19 +127,33 @@ def run_command(app: App, options: argparse.Namespace) -> int:
     with app.lake.lock("run"):
         accept_gap = options.accept_gap
         serving, failures = Serving(app, continuous=options.continuous), Failures(continuous=options.continuous)
+        pace = Pace(app.config.gold.every if options.continuous else 0.0)
         while True:
-            bronze_stage(app, accept_gap=accept_gap, snapshot_anyway=options.snapshot_anyway)
-            accept_gap = False  # what is missing now was accepted, not what will be
-            with failures.kept():
-                serving.after_bronze()
-            changes = silver_stage(app)
+            try:
+                bronze_stage(app, accept_gap=accept_gap, snapshot_anyway=options.snapshot_anyway)
+                accept_gap = False  # what is missing now was accepted, not what will be
+                with failures.kept():
+                    serving.after_bronze()
+                changes = silver_stage(app)
+            except LakewardError:
+                if pace.held:  # the next run may end here, too: it publishes nothing while the source is away
+                    with failures.kept():
+                        gold_at_pace(app, pace, held=True)
+                    with failures.kept():
+                        follow(app)
+                    failures.end_round()
+                raise
             with failures.kept():
                 serving.after_silver(changes)
             with failures.kept():
-                gold_stage(app)
+                gold_at_pace(app, pace)
             with failures.kept():
                 follow(app)
-            if maintain_when_due(app):
+            if maintenance_due(app):
+                if pace.held:  # nothing would be removed of a table that gold has yet to read
+                    with failures.kept():
+                        gold_at_pace(app, pace, held=True)
+                maintain_in_run(app)
                 with failures.kept():
                     follow(app)  # the metadata files are others now
             failures.end_round()
@@ -146,6 +161,16 @@ def run_command(app: App, options: argparse.Namespace) -> int:
                 return 0
             sys.stdout.flush()
             time.sleep(options.every)
+
+
+def gold_at_pace(app: App, pace: Pace, *, held: bool = False) -> None:
+    """Publish, unless it is too soon after the last time; `held`: also then."""
+    left = 0.0 if held else pace.left()
+    if left and gold_behind(app):
+        pace.held = True
+        print(f"gold            waits {left:.0f} s: [gold] every = {pace.every:g}")
+    else:
+        pace.publish(lambda: gold_stage(app))
 
 
 def resnapshot_command(app: App, options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from gold.schedule import load_maintenance
+from gold.state import load_gold
 from lakeward.cli.app import App
 from lakeward.lake import Lake
 from lakeward.state import BronzeState, BronzeTable, load_bronze, load_silver
@@ -21,6 +22,8 @@ def status(app: App, options: argparse.Namespace) -> int:
         return 0
     lag = "never caught up" if doc["lag_ms"] is None else f"caught up {doc['lag_ms'] / 1000:,.0f} s ago"
     print(f"cut {doc['cut'] or 'none yet'}, {lag}")
+    if doc["gold"]["cut"]:
+        print(f"gold stands at cut {doc['gold']['cut']}, published at {doc['gold']['published_at']}")
     width = max([len(t["name"]) for t in doc["tables"]], default=0)
     for t in doc["tables"]:
         print(f"  {t['name']:<{width}}  {t['state']:<20}  {t['rows']:>12,} rows  {t['reason'] or ''}".rstrip())
@@ -76,9 +79,20 @@ def document(lake: Lake) -> dict[str, Any]:
         "server": {k: bronze.server.get(k) for k in ("flavour", "version", "uuid")} if bronze.server else None,
         "servers": [{**{k: s[k] for k in ("uuid", "epoch")}, "since": _iso(s["since_ms"])} for s in bronze.servers],
         "gaps": _gaps(bronze),
+        "gold": _gold(lake),
         "maintenance": _maintenance(lake),
         "zero_dates": bronze.zero_dates,
         "tables": tables,
+    }
+
+
+def _gold(lake: Lake) -> dict[str, str | None]:
+    """The cut that gold published last, and when: behind silver's where it waits, or has failed."""
+    state = load_gold(lake)
+    published = max((t.published_ms for t in state.tables.values()), default=None)  # the freshness table's
+    return {
+        "cut": str(state.cut.at) if state.cut else None,
+        "published_at": _iso(published) if published is not None else None,
     }
 
 
