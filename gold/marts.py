@@ -176,6 +176,14 @@ def parse_model(sql: str, file: Path) -> Model:
         raise ConfigError(f"{file} has to hold one SELECT and nothing else")
     keys = tuple(k.strip() for k in header.get("keys", "").split(",") if k.strip())
     references = _references(trees[0])
+    changed: dict[TableName, tuple[str, ...]] = {}
+    for table, expressions in (_changed(text, keys, references, file) for kind, text in lines if kind == "changed"):
+        if table in changed:
+            raise ConfigError(
+                f"{file}: {table} has two lines `-- changed:`, and a row belongs to one key of an incremental mart",
+                hint="take one of them out; where a row counts under several keys, write -- materialized: table",
+            )
+        changed[table] = expressions
     model = Model(
         name=name,
         description=header.get("description", ""),
@@ -185,7 +193,7 @@ def parse_model(sql: str, file: Path) -> Model:
         references=references,
         file=file,
         materialized=_materialized(header, file),
-        changed=dict(_changed(text, keys, references, file) for kind, text in lines if kind == "changed"),
+        changed=changed,
         expectations=tuple(text for kind, text in lines if kind == "expect"),
     )
     if model.materialized == "incremental" and not (model.keys and model.changed):

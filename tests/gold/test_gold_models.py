@@ -54,6 +54,7 @@ def test_the_header_says_how_the_rows_of_a_table_name_the_marts_and_what_has_to_
         ("-- keys: a\n-- changed: s.u: a\nSELECT a FROM s.t t", "names no table of the query"),
         ("-- keys: a\n-- changed: s.t: a, b\nSELECT a FROM s.t t", "2 expressions for 1 keys"),
         ("-- keys: a\n-- changed: s.t: a\nSELECT a FROM s.t", "has to have an alias"),
+        ("-- keys: a\n-- changed: s.t: a\n-- changed: s.t: b\nSELECT a FROM s.t t", "s.t has two lines"),
     ],
 )
 def test_a_file_that_is_no_single_select_is_refused(sql, said):
