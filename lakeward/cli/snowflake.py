@@ -13,6 +13,7 @@ from snowflake.lakehouse.conformance.run import check as run_check
 from snowflake.lakehouse.conformance.run import gate
 from snowflake.lakehouse.connection import connect
 from snowflake.lakehouse.follow import move
+from snowflake.lakehouse.landing import LandingReport
 from snowflake.lakehouse.landing import run as run_landing
 from snowflake.lakehouse.plan import build, render
 from snowflake.lakehouse.sink import run as run_sink
@@ -95,7 +96,12 @@ def land(app: App, options: argparse.Namespace) -> int:
 
 
 def land_events(app: App, *, patient: bool = False) -> None:
-    report = run_landing(app.spark, app.lake, app.config, patient=patient)
-    print(f"landing {report.events:>9,} events in {report.files} files")
-    if report.held:
-        print(f"        {report.held:>9,} that cannot be written are named under {app.config.landing.prefix}-errors")
+    """Land bronze's new events and say how many, also where a table fails: the others' are landed."""
+    report = LandingReport()
+    try:
+        run_landing(app.spark, app.lake, app.config, patient=patient, report=report)
+    finally:
+        print(f"landing {report.events:>9,} events in {report.files} files")
+        if report.held:
+            place = f"{app.config.landing.prefix}-errors"
+            print(f"        {report.held:>9,} that cannot be written are named under {place}")

@@ -48,11 +48,18 @@ class LandingReport:
     held: int = 0  # events that are under the error prefix
 
 
-def run(spark: Callable[[], SparkSession], lake: Lake, config: Config, *, patient: bool = False) -> LandingReport:
+def run(
+    spark: Callable[[], SparkSession],
+    lake: Lake,
+    config: Config,
+    *,
+    patient: bool = False,
+    report: LandingReport | None = None,
+) -> LandingReport:
     """Land what bronze has and no file yet. With `patient`, tables whose last file is younger than max_file_seconds
     wait. The caller holds the lake's lock. A table that cannot be landed stops no other; then raises TerminalError
-    that names each of them, and why."""
-    report, failed = LandingReport(), dict[str, Exception]()
+    that names each of them, and why: a caller's own `report` says what was landed all the same."""
+    report, failed = report or LandingReport(), dict[str, Exception]()
     document = lake.read(DOCUMENT) or {"tables": {}}
     bronze = load_bronze(lake)
     for name, known in _chosen(bronze, config):

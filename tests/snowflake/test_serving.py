@@ -6,13 +6,19 @@ import argparse
 from typing import Any
 
 import pytest
+from servers.landed import schema_of
 from servers.published import case
 from servers.snowflake_account import Account
 
 from lakeward.cli import serving
 from lakeward.cli import snowflake as command
 from lakeward.config import parse
-from lakeward.errors import ConfigError
+from lakeward.errors import ConfigError, TerminalError
+from lakeward.lake import Lake
+from lakeward.names import TableName
+from lakeward.state import BronzeState, BronzeTable, save_bronze
+from snowflake.lakehouse import landing
+from snowflake.lakehouse.landing_files import Group
 
 
 @pytest.fixture
@@ -67,3 +73,28 @@ def test_refresh_moves_the_tables_and_makes_nothing_an_administrator_makes(tmp_p
     assert [s.split(" ")[0] for s in account.ran if not s.startswith("GRANT")] == ["ALTER"]
     with pytest.raises(ConfigError, match=r"\[landing\] tables is empty"):
         command.land(app, argparse.Namespace())
+
+
+def test_what_was_landed_is_counted_also_where_a_table_fails(tmp_path, monkeypatch, capsys):
+    tables = {
+        name: BronzeTable(schema_of({"id": "int"}, TableName("shop", name)), "streaming", generation=1, rows=2)
+        for name in ("bad", "trips", "users")
+    }
+    lake = Lake(str(tmp_path))
+    save_bronze(lake, BronzeState(tables={f"shop.{name}": table for name, table in tables.items()}))
+
+    def groups(spark: Any, lake: Lake, config: Any, known: BronzeTable, *_: Any) -> Any:
+        if known.name.table == "bad":
+            raise TerminalError("it is of another shape", hint="mend it")
+        errors = [{"path": "e", "rows": 1}] if known.name.table == "users" else []
+        yield Group(known.name, "0", 0, 1, 9, 9, files=[{"path": "f", "rows": 2}], errors=errors)
+
+    monkeypatch.setattr(landing, "_groups", groups)
+    app: Any = argparse.Namespace(lake=lake, config=parse({"landing": {"tables": ["*"]}}), spark=lambda: None)
+    with pytest.raises(TerminalError, match=r"shop\.bad: it is of another shape"):
+        command.land(app, argparse.Namespace())
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in said] == [
+        ["landing", "4", "events", "in", "2", "files"],
+        ["1", "that", "cannot", "be", "written", "are", "named", "under", "landing-errors"],
+    ]
