@@ -25,6 +25,7 @@ from lakeward.errors import ConfigError
 from lakeward.names import TableName
 from lakeward.rowfilter import Filter, parse_filter
 from lakeward.secretive import is_literal_secret, secret_in, shown
+from lakeward.storage import check_root
 
 TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
 EMBEDDED = "embedded"
@@ -100,7 +101,7 @@ class Source:
 
 @dataclass(frozen=True)
 class LakeConfig:
-    root: str = "lake"  # a folder, or s3a://, abfss://, gs://
+    root: str = "lake"  # a folder, or s3a://
     mask_key: Secret = field(default_factory=lambda: Secret("env:LAKEWARD_MASK_KEY"))
     endpoint: str | None = None  # of a store that speaks S3's protocol and is not AWS: http://minio:9000
     region: str | None = None
@@ -318,6 +319,7 @@ def parse(doc: Mapping[str, Any], *, folder: Path = Path()) -> Config:
                 hint=f'write "{key}" = "env:NAME" or "file:PATH"',
             )
     _refuse_secrets_in_addresses(config)
+    check_root(config.lake.root)
     if not config.source.embedded:
         config.source.address()
     gold = dataclasses.replace(config.gold, folder=folder)

@@ -30,7 +30,7 @@ STATE_FOLDER = "_lakeward"
 
 
 class Lake:
-    """A lake at `root`, an absolute path or a URI (s3a://, abfss://, gs://)."""
+    """A lake at `root`, an absolute path or a URI (s3a://)."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/") or "/"
@@ -51,8 +51,7 @@ class Lake:
         if parts.scheme == "s3a" and (endpoint := os.environ.get(ENDPOINT)):
             region = os.environ.get(REGION, "us-east-1")
             return pafs.S3FileSystem(endpoint_override=endpoint, region=region), f"{parts.netloc}{parts.path}"
-        scheme = {"s3a": "s3", "gs": "gs", "abfss": "abfss"}.get(parts.scheme, parts.scheme)
-        fs, path = pafs.FileSystem.from_uri(f"{scheme}://{parts.netloc}{parts.path}")
+        fs, path = pafs.FileSystem.from_uri(self.root.replace("s3a:", "s3:", 1))
         return fs, path
 
     def read(self, document: str) -> dict[str, Any] | None:

@@ -11,10 +11,16 @@ Delta's log store to one committer in a process; see docs/operations.md for more
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from lakeward.config import LakeConfig
+from lakeward.errors import ConfigError
+from lakeward.secretive import shown
+
+if TYPE_CHECKING:
+    from lakeward.config import LakeConfig
 
 ENDPOINT, REGION, CHECKSUMS = "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_REQUEST_CHECKSUM_CALCULATION"
 HADOOP = "org.apache.hadoop:hadoop-aws:3.4.2"  # Spark's own Hadoop's
@@ -28,6 +34,30 @@ SDK = (
     "s3-transfer-manager", "sdk-core", "sts", "third-party-jackson-core", "utils",
 )
 # fmt: on
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_UNPROVEN = "Lakeward's jars do not have Spark's connector for it, and no test has had a lake there"
+_EMPTIED = "Arrow empties a file there before it writes it anew, so that a killed run would lose where it stood"
+_ELSEWHERE = {
+    "s3a": "s3a:// is written in small letters",
+    "s3": "Spark knows this store as s3a://",
+    "s3n": "Spark knows this store as s3a://",
+    "file": "a folder is written without a scheme",
+    "gs": _UNPROVEN,
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), f"{_UNPROVEN}; {_EMPTIED}"),
+}
+
+
+def check_root(root: str) -> None:
+    """Raise ConfigError for a `[lake] root` that is neither a folder nor s3a://, the two that a lake is tested on."""
+    found = _URL.match(root)
+    if found is None:
+        return
+    where, scheme = f"[lake] root = {shown(root)!r}", found[1]
+    if scheme != "s3a":
+        reason = _ELSEWHERE.get(scheme.lower(), "no test has had a lake there")
+        raise ConfigError(f"{where} cannot hold a lake: {reason}", hint="give it a folder, or s3a://bucket/path")
+    if not urlsplit(root).netloc:
+        raise ConfigError(f"{where} names no bucket", hint="write s3a://bucket/path")
 
 
 def artifacts(lake_root: str) -> tuple[str, ...]:

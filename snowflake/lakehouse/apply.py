@@ -83,7 +83,7 @@ def runnable(lake: Lake, plan: Plan) -> None:
     if lake.local:
         raise ConfigError(
             f"the lake {lake.root} is a folder; Snowflake reads object stores only",
-            hint='set [lake] root to s3a://, gs:// or abfss:// and run the pipeline there; "plan" shows the form',
+            hint='set [lake] root to s3a://bucket/path and run the pipeline there; "plan" shows the form',
         )
     if plan.missing:
         raise ConfigError(plan.missing[0], hint="docs/snowflake.md says where to find it")
