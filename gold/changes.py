@@ -11,7 +11,8 @@ are gone is found out here, before a commit, and not within one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -20,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from gold.columns import Field
 from lakeward.names import spark_identifier
 
 CHANGE = "_change_type"
@@ -38,12 +40,42 @@ _FEED_FAULTS = (
     "DELTA_VERSION",
     "DELTA_CANNOT_RECONSTRUCT",
     "FILE_NOT_EXIST",
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH",
     "FileNotFoundException",
 )
 
 
+_ALTERED = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
+_ACROSS = {
+    # Delta reads each file by the names and types of the last version, in its data files' own terms: rows from before a
+    # rename, a drop or a wider type read as that ALTER has made them. It asks whether that is meant.
+    "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled": "true",
+    "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable": "endVersion",
+}
+
+
 class FeedGoneError(Exception):
     """The change feed of these versions cannot be read any more (vacuumed, or the table was replaced)."""
+
+
+class FeedAlteredError(FeedGoneError):
+    """Columns were renamed, dropped or widened within these versions."""
+
+
+@contextmanager
+def across(session: SparkSession) -> Iterator[None]:
+    """Within it, feeds of `session` are read over such versions, too: each row as it is after the last of them.
+
+    A column that went has no values, and one that came again under its name none from before. The caller sees to it
+    that the columns of the last version are known to be of the same data, or of wider types.
+    """
+    for name, value in _ACROSS.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in _ACROSS:
+            session.conf.unset(name)
 
 
 def state_at(session: SparkSession, path: str, version: int) -> DataFrame:
@@ -52,28 +84,37 @@ def state_at(session: SparkSession, path: str, version: int) -> DataFrame:
     return frame.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
 
 
-def last_per_key(session: SparkSession, path: str, versions: tuple[int, int], keys: Sequence[str]) -> DataFrame:
+def last_per_key(
+    session: SparkSession,
+    path: str,
+    versions: tuple[int, int],
+    keys: Sequence[str],
+    fields: Sequence[Field] | None = None,
+) -> DataFrame:
     """The last change of each key in the versions (from, to), both included.
 
-    The table's columns, then CHANGE (`insert`, `update_postimage`: this is the row now; `delete`,
-    `update_preimage`: the key is gone) and VERSION. Raises FeedGoneError.
+    The table's columns, or those `fields` of it, then CHANGE (`insert`, `update_postimage`: this is the row now;
+    `delete`, `update_preimage`: the key is gone) and VERSION. Raises FeedGoneError.
 
     An update's preimage takes part as a delete that comes before the commit's new rows: silver may write a key anew
     in another spelling ("a" → "A" are one key to the source), and then the old spelling has to go.
     """
-    feed = _feed(session, path, versions)
+    feed = _feed(session, path, versions, fields)
     order = (F.col(VERSION).desc(), F.when(F.col(CHANGE).isin(*_GONE), 0).otherwise(1).desc())
     window = Window.partitionBy(*[F.col(spark_identifier(k)) for k in keys]).orderBy(*order)
     ranked = feed.withColumn("__lakeward_rank", F.row_number().over(window))
     return _held(ranked.where("__lakeward_rank = 1").drop("__lakeward_rank"))
 
 
-def net_per_value(session: SparkSession, path: str, versions: tuple[int, int]) -> DataFrame:
+def net_per_value(
+    session: SparkSession, path: str, versions: tuple[int, int], fields: Sequence[Field] | None = None
+) -> DataFrame:
     """How often each row value came (NET above zero) or went (below) in the versions (from, to), both included.
 
-    The table's columns, then CHANGE (`insert` or `delete`, by NET's sign) and NET. Raises FeedGoneError.
+    The table's columns, or those `fields` of it, then CHANGE (`insert` or `delete`, by NET's sign) and NET. Raises
+    FeedGoneError.
     """
-    feed = _feed(session, path, versions)
+    feed = _feed(session, path, versions, fields)
     columns = [f.name for f in feed.schema.fields if f.name not in _FEED]
     by = [key.alias(f"__lakeward_{i}") for i, key in enumerate(value_keys(feed, columns))]
     row = F.struct(*[F.col(spark_identifier(c)) for c in columns]).alias("__lakeward_row")
@@ -94,12 +135,18 @@ def value_keys(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
     return [quoted[c].cast("string") if isinstance(kinds[c], inexact) else quoted[c] for c in columns]
 
 
-def _feed(session: SparkSession, path: str, versions: tuple[int, int]) -> DataFrame:
+def _feed(session: SparkSession, path: str, versions: tuple[int, int], fields: Sequence[Field] | None) -> DataFrame:
     first, last = versions
     reader = session.read.format("delta").option("readChangeFeed", "true")
     try:
         feed = reader.option("startingVersion", first).option("endingVersion", last).load(path)
-        return feed.drop("_commit_timestamp")
+        if fields is None:
+            return feed.drop("_commit_timestamp")
+        # A table without column mapping is read by its newest columns, which may be ahead of these versions.
+        kinds = dict(feed.dtypes)
+        found = ((F.col(spark_identifier(f.name)), f) for f in fields)
+        shown = [(c if kinds[f.name] == f.kind else c.cast(f.kind)).alias(f.name) for c, f in found]
+        return feed.select(*shown, CHANGE, VERSION)
     except (PySparkException, Py4JJavaError) as error:
         raise _translated(error) from error
 
@@ -113,4 +160,6 @@ def _held(frame: DataFrame) -> DataFrame:
 
 def _translated(error: Exception) -> Exception:
     text = str(error)
+    if _ALTERED in text:
+        return FeedAlteredError(text)
     return FeedGoneError(text) if any(fault in text for fault in _FEED_FAULTS) else error

@@ -3,6 +3,7 @@
 Promise: each change is one snapshot, and its summary says what it holds: the cut, the silver version, the run. So
 the table itself tells a run that follows a killed one what is published, whatever gold.json says. Readers see the old
 snapshot or the new one; a rebuild replaces the table in one commit too, and columns that stay keep their field ids.
+Columns are altered in the commit of a snapshot and never by themselves, so a snapshot's columns are the table's.
 
 Iceberg takes summary properties for a MERGE from the Spark session's settings alone, so each thread that commits has
 a session of its own (`catalog_session`), bound to the lake's own catalog.
@@ -11,7 +12,7 @@ a session of its own (`catalog_session`), bound to the lake's own catalog.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gold.answers import answering
-from lakeward import catalog
+from lakeward import catalog, crash
 from lakeward.config import Gold
 from lakeward.errors import TerminalError
 from lakeward.jvm import java_class
@@ -54,7 +55,8 @@ class Standing:
     rows: int
     bytes: int
     columns: tuple[tuple[str, str], ...]  # (name, Spark SQL type), in order
-    lakeward: Mapping[str, str]  # the summary's properties under PREFIX; empty when another program wrote last
+    # The summary's properties under PREFIX; empty when another program wrote last, or has altered the columns since.
+    lakeward: Mapping[str, str]
 
 
 def identifier(session: SparkSession, schema: str, table: str) -> str:
@@ -107,8 +109,13 @@ def standing(session: SparkSession, name: str) -> Standing | None:
         rows=int(summary["total-records"]),
         bytes=int(summary["total-files-size"]),
         columns=columns_of(session.table(name)),
-        lakeward=_said(author) if author is not None else {},
+        lakeward=_said(author) if author is not None and _of_schema(author, table) else {},
     )
+
+
+def _of_schema(snapshot: Any, table: Any) -> bool:
+    """Whether the table's columns are those of the snapshot: Lakeward alters them in the commit of a snapshot alone."""
+    return snapshot.schemaId() in (None, table.schema().schemaId())
 
 
 def _said(snapshot: Any) -> dict[str, str]:
@@ -195,13 +202,16 @@ def summary(session: SparkSession, properties: Mapping[str, str]) -> Iterator[No
             session.conf.unset(_SUMMARY + key)
 
 
-def commit_files(session: SparkSession, table: Any, gone: Iterable[Any], new: Iterable[Any]) -> None:
+def commit_files(
+    session: SparkSession, table: Any, gone: Iterable[Any], new: Iterable[Any], transaction: Any = None
+) -> None:
     """Take data files out of `table` (from `load`) and add others, in one snapshot with `summary`'s properties.
 
-    Raises TerminalError when another program has committed since the table was loaded.
+    `transaction` is one of the table's that has changed its columns; it is committed together with the files. Raises
+    TerminalError when another program has committed since the table was loaded.
     """
     says = java_class(session, "org.apache.iceberg.expressions.Expressions")
-    commit = table.newOverwrite().conflictDetectionFilter(says.alwaysTrue())
+    commit = (transaction or table).newOverwrite().conflictDetectionFilter(says.alwaysTrue())
     if (current := table.currentSnapshot()) is not None:
         commit.validateFromSnapshot(current.snapshotId())
     commit.validateNoConflictingData().validateNoConflictingDeletes()
@@ -214,8 +224,11 @@ def commit_files(session: SparkSession, table: Any, gone: Iterable[Any], new: It
             commit.set(PREFIX + key.removeprefix(_SUMMARY), value)
     try:
         commit.commit()
+        if transaction is not None:
+            crash.point("gold.before_altered")
+            transaction.commitTransaction()
     except Py4JJavaError as error:
-        if "ValidationException" not in str(error):
+        if not any(fault in str(error) for fault in ("ValidationException", "CommitFailedException")):
             raise
         raise TerminalError(
             f"another program has changed {table.name()} while gold was merging into it",
@@ -248,10 +261,3 @@ def overwrite(frame: DataFrame, name: str) -> None:
         replace(frame, name)
     else:
         frame.writeTo(name).overwrite(F.lit(True))
-
-
-def add_columns(session: SparkSession, name: str, columns: Sequence[tuple[str, str, str | None]]) -> None:
-    """Add (column, type, the column before it; None: first) to the table. Old rows read NULL there."""
-    for column, kind, before in columns:
-        place = "FIRST" if before is None else f"AFTER {spark_identifier(before)}"
-        session.sql(f"ALTER TABLE {name} ADD COLUMN {spark_identifier(column)} {kind} {place}")

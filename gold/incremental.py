@@ -64,12 +64,23 @@ def touched_keys(session: SparkSession, model: Model, basis: Basis) -> DataFrame
         log.warning("%s: computed as a whole, since %s", model.file, model.whole)
         return None
     try:
-        frames = [_touched(session, model, t, basis) for t in sorted(model.changed) if str(t) in basis.changed]
+        tables = [t for t in sorted(model.changed) if str(t) in basis.changed]
+        if altered := [str(t) for t in tables if _altered(session, t, basis)]:
+            log.info("%s: computed as a whole, since %s has other columns now", model.file, ", ".join(altered))
+            return None
+        frames = [_touched(session, model, t, basis) for t in tables]
         return reduce(DataFrame.unionByName, frames).distinct().localCheckpoint(eager=True)
     except (PySparkException, Py4JJavaError) as error:
         # An expired or a foreign snapshot, or other columns: what changed cannot be said.
         log.warning("%s: computed as a whole, since its inputs' changes cannot be read: %s", model.file, _first(error))
         return None
+
+
+def _altered(session: SparkSession, table: TableName, basis: Basis) -> bool:
+    """Whether the table's columns are others than they were: that alters rows which no changelog tells."""
+    found = iceberg.load(session, iceberg.identifier(session, table.schema, table.table))
+    snapshots = [found.snapshot(side[str(table)]) for side in (basis.before, basis.now)]
+    return None not in snapshots and len({snapshot.schemaId() for snapshot in snapshots}) > 1
 
 
 def _touched(session: SparkSession, model: Model, table: TableName, basis: Basis) -> DataFrame:

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from gold.changes import CHANGE, NET, VERSION, value_keys
+from gold.columns import Change
 from gold.overwrite import FILE, Overwrite
 from lakeward.names import spark_identifier
 
@@ -21,23 +22,26 @@ def lowered(frame: DataFrame) -> DataFrame:
     return frame.select(*[F.col(spark_identifier(c)).alias(c.lower()) for c in kept])
 
 
-def merge_keyed(changes: DataFrame, name: str, keys: Sequence[str]) -> None:
-    """Make the table `name` say what `changes` (as `changes.last_per_key` gives them) say of each key."""
+def merge_keyed(changes: DataFrame, name: str, keys: Sequence[str], change: Change | None = None) -> None:
+    """Make the table `name` say what `changes` (as `changes.last_per_key` gives them) say of each key.
+
+    Where `change` says that its columns become others, `changes` and `keys` have those.
+    """
     source = lowered(changes.withColumn(GONE, _gone()))
-    overwrite = Overwrite(source.select(*[spark_identifier(key.lower()) for key in keys]), name)
+    overwrite = Overwrite(source.select(*[spark_identifier(key.lower()) for key in keys]), name, change=change)
     found = {row[0]: row[1] for row in overwrite.found().groupBy(FILE).count().collect()}
     overwrite.commit(source.where(~F.col(GONE)).drop(GONE), found)
 
 
-def merge_counted(changes: DataFrame, name: str) -> None:
+def merge_counted(changes: DataFrame, name: str, change: Change | None = None) -> None:
     """Add and take away as many equal rows as `changes` (as `changes.net_per_value` gives them) say.
 
     Of rows that are equal none can be named. So each value that lost some goes as a whole, and what is left of it is
-    written again, in the same snapshot; a batch of values that only gained is an append.
+    written again, in the same snapshot; a batch of values that only gained is an append. `change` as in `merge_keyed`.
     """
     net = lowered(changes.withColumn(_TIMES, F.col(NET)))
     lost, gained = net.where(F.col(_TIMES) < 0), net.where(F.col(_TIMES) > 0)
-    overwrite = Overwrite(lost.drop(_TIMES), name, value_keys)
+    overwrite = Overwrite(lost.drop(_TIMES), name, value_keys, change)
     held = overwrite.found().groupBy(*overwrite.key, FILE).count().localCheckpoint(eager=True)
     present = held.groupBy(*overwrite.key).agg(F.sum("count").alias("count")).alias("p")
     same = [F.col(f"p.{k}").eqNullSafe(F.col(f"l.{k}")) for k in overwrite.key]

@@ -4,32 +4,31 @@ In two steps, since nothing may be published before the gates of all tables have
 the mirror has come (from the summary of its own snapshot, so that a killed run repeats nothing), reads what silver
 changed since, and asks the gate. `publish` commits.
 
-A mirror follows the change feed. It is rebuilt in one replacing snapshot where the feed cannot say what changed: the
-feed was vacuumed, the silver table is a new one, holds a new generation or has other keys, a column changed its type
-or went, or another program wrote the mirror.
+A mirror follows the change feed. Where silver's columns were renamed, dropped, added or widened, it follows by
+Iceberg's own ALTER, in the commit that brings the rows (`gold.columns`). It is rebuilt in one replacing snapshot where
+the feed cannot say what changed: the feed was vacuumed, the silver table is a new one, holds a new generation or has
+other keys, a column has a type that Iceberg does not widen the old one to, or another program wrote the mirror.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from gold import changes, export, iceberg
+from gold import changes, export, iceberg, overwrite
+from gold.columns import Change, Columns, Silver, compared, describe
 from gold.iceberg import Standing
 from gold.merge import lowered, merge_counted, merge_keyed
 from gold.state import GoldTable
 from lakeward.config import Config
-from lakeward.delta import snapshot
 from lakeward.lake import Lake
 from lakeward.names import spark_identifier
 from lakeward.position import Checkpoint
@@ -38,9 +37,7 @@ from lakeward.schema import TableSchema
 if TYPE_CHECKING:
     from lakeward.quality import GateResult
 
-_PHYSICAL = "delta.columnMapping.physicalName"
 Action = Literal["created", "rebuilt", "merged", "unchanged"]
-Columns = tuple[tuple[str, str], ...]  # (name, Spark SQL type)
 log = logging.getLogger(__name__)
 
 
@@ -55,21 +52,11 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Silver:
-    """A silver Delta table as its log describes it."""
-
-    id: str
-    columns: Columns  # names in lower case
-    # By name, marks of the columns whose data lie under another: one that went and came again, or changed its name.
-    physical: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Decision:
     action: Action
     reason: str = ""  # why a rebuild
     since: int = -1  # merged: the version that the mirror holds
-    added: tuple[tuple[str, str, str | None], ...] = ()  # merged: (column, type, the column before it)
+    change: Change = field(default_factory=Change)  # merged: of the columns
 
 
 @dataclass
@@ -90,7 +77,7 @@ def decide(wanted: Wanted, silver: Silver, standing: Standing | None, known: Gol
         return Decision("created")
     said = standing.lakeward
     if "silver-version" not in said or "silver-id" not in said:
-        return Decision("rebuilt", "another program wrote its newest snapshot")
+        return Decision("rebuilt", "another program wrote its newest snapshot, or altered it")
     version, generation = int(said["silver-version"]), int(said.get("generation", 0))
     if known is not None and known.snapshot == standing.snapshot and known.silver_id == said["silver-id"]:
         version = max(version, known.silver_version)  # versions that changed no row made no snapshot
@@ -98,21 +85,19 @@ def decide(wanted: Wanted, silver: Silver, standing: Standing | None, known: Gol
         return Decision("rebuilt", "its silver table was created anew")
     if generation != wanted.generation:
         return Decision("rebuilt", f"the source table was read anew (generation {wanted.generation})")
-    if json.loads(said.get("keys", "[]")) != list(wanted.schema.keys):
-        return Decision("rebuilt", f"its keys are now {', '.join(wanted.schema.keys) or 'the whole row'}")
     if version > wanted.version:
         return Decision("rebuilt", f"its silver table went back from version {version} to {wanted.version}")
-    now = dict(silver.columns)
-    held_as = json.loads(said.get("physical", "{}"))
-    altered = [c for c, kind in standing.columns if now.get(c) != kind or held_as.get(c) != silver.physical.get(c)]
-    if altered:
-        return Decision("rebuilt", f"columns were altered or dropped: {', '.join(altered)}")
+    change = compared(standing.columns, json.loads(said["physical"]) if "physical" in said else None, silver)
+    if change.refused:
+        return Decision("rebuilt", f"columns were altered or dropped: {', '.join(change.refused)}")
+    keys = [key.lower() for key in json.loads(said.get("keys", "[]"))]
+    if [change.names.get(key) for key in keys] != [key.lower() for key in wanted.schema.keys]:
+        return Decision("rebuilt", f"its keys are now {', '.join(wanted.schema.keys) or 'the whole row'}")
     if version == wanted.version:
+        if change:
+            return Decision("rebuilt", "its columns are not those of silver's version that it holds")
         return Decision("unchanged", since=version)
-    held = {c for c, _ in standing.columns}
-    before = [None, *[c for c, _ in silver.columns]]
-    added = tuple((c, kind, b) for (c, kind), b in zip(silver.columns, before, strict=False) if c not in held)
-    return Decision("merged", since=version, added=added)
+    return Decision("merged", since=version, change=change)
 
 
 def prepare(
@@ -127,13 +112,13 @@ def prepare(
     """Read what changed, or everything to `rebuild`, and ask the gate; nothing is written. Raises GateStoppedError, and
     ConfigError for an export that cannot be meant."""
     path = lake.table("silver", wanted.schema.name)
-    silver = describe(session, path)
+    silver = describe(session, path, wanted.version)
     if any(fnmatch.fnmatchcase(str(wanted.schema.name), glob) for glob in config.gold.export):
         export.check(lake, wanted.schema.name, dict(silver.columns), config.table(wanted.schema.name).export_by)
     name = iceberg.identifier(session, *wanted.schema.name)
     standing = iceberg.standing(session, name)
     decision = decide(wanted, silver, standing, known)
-    followed = decision.action in ("merged", "unchanged")
+    followed, change = decision.action in ("merged", "unchanged"), decision.change
     if rebuild and standing is not None:
         decision = Decision("rebuilt", "it was asked for")
     schema = narrowed(wanted.schema, silver.columns)
@@ -141,14 +126,14 @@ def prepare(
     if decision.action == "merged":
         versions = (decision.since + 1, wanted.version)
         try:
-            frame = _changes(session, path, versions, schema)
+            frame = _changes(session, path, versions, schema, silver)
         except changes.FeedGoneError as error:
             log.warning("%s: silver's change feed is gone: %s", wanted.schema.name, str(error).splitlines()[0])
             decision = Decision("rebuilt", f"silver's change feed of versions {versions[0]} to {versions[1]} is gone")
         else:
             if frame.isEmpty():
                 frame = None
-                decision = decision if decision.added else Decision("unchanged", since=wanted.version)
+                decision = decision if decision.change else Decision("unchanged", since=wanted.version)
     if decision.action in ("created", "rebuilt"):
         frame = changes.state_at(session, path, wanted.version)
     gated = None
@@ -158,7 +143,9 @@ def prepare(
 
         gated = gate(frame, schema=schema, layer="gold", config=config, lake=lake, run=run)
         if gated.held and followed and decision.action == "rebuilt" and not schema.counted:
-            passed = _with_last_passed(session.table(name), frame, gated.passed, schema.keys)
+            mirror = session.table(name)
+            mirror = change.rows(mirror) if change else mirror
+            passed = _with_last_passed(mirror, frame, gated.passed, schema.keys)
             gated = dataclasses.replace(gated, passed=passed)
     return Prepared(wanted, name, decision, silver, standing, gated)
 
@@ -177,10 +164,19 @@ def _with_last_passed(mirror: DataFrame, rows: DataFrame, passed: DataFrame, key
     return passed.unionByName(kept, allowMissingColumns=True)
 
 
-def _changes(session: SparkSession, path: str, versions: tuple[int, int], schema: TableSchema) -> DataFrame:
-    if schema.counted:
-        return changes.net_per_value(session, path, versions)
-    return changes.last_per_key(session, path, versions, schema.keys)
+def _changes(
+    session: SparkSession, path: str, versions: tuple[int, int], schema: TableSchema, silver: Silver
+) -> DataFrame:
+    def read() -> DataFrame:
+        if schema.counted:
+            return changes.net_per_value(session, path, versions, silver.fields)
+        return changes.last_per_key(session, path, versions, schema.keys, silver.fields)
+
+    try:
+        return read()
+    except changes.FeedAlteredError:
+        with changes.across(session):
+            return read()
 
 
 def narrowed(schema: TableSchema, columns: Columns) -> TableSchema:
@@ -194,15 +190,15 @@ def publish(session: SparkSession, work: Prepared, run: int) -> Standing:
     name, decision = work.identifier, work.decision
     if work.standing is not None and decision.action == "unchanged":
         return work.standing
-    iceberg.add_columns(session, name, decision.added)
-    if work.gated is not None:
-        with iceberg.summary(session, properties(work, run)):
-            if decision.action != "merged":
-                iceberg.replace(lowered(work.gated.passed), name)
-            elif work.wanted.schema.counted:
-                merge_counted(work.gated.passed, name)
-            else:
-                merge_keyed(work.gated.passed, name, work.wanted.schema.keys)
+    with iceberg.summary(session, properties(work, run)):
+        if work.gated is None:
+            overwrite.alter(session, name, decision.change)
+        elif decision.action != "merged":
+            iceberg.replace(lowered(work.gated.passed), name)
+        elif work.wanted.schema.counted:
+            merge_counted(work.gated.passed, name, decision.change)
+        else:
+            merge_keyed(work.gated.passed, name, work.wanted.schema.keys, decision.change)
     stands = iceberg.standing(session, name)
     assert stands is not None, f"{name} was committed and is not there"
     return stands
@@ -218,7 +214,7 @@ def properties(work: Prepared, run: int) -> dict[str, str]:
         "silver-id": work.silver.id,
         "generation": str(work.wanted.generation),
         "keys": json.dumps(work.wanted.schema.keys),
-        **({"physical": json.dumps(work.silver.physical)} if work.silver.physical else {}),
+        "physical": json.dumps(work.silver.marks),
     }
 
 
@@ -243,20 +239,3 @@ def record(work: Prepared, stands: Standing, lake: Lake, known: GoldTable | None
         export_location=known.export_location if known else None,
         export_metadata=known.export_metadata if known else None,
     )
-
-
-def describe(session: SparkSession, path: str) -> Silver:
-    """The Delta table's id and columns, from its log alone: DESCRIBE DETAIL would cost a quarter of a second."""
-    metadata = snapshot(session, path).metadata()
-    schema = T.StructType.fromJson(json.loads(metadata.schemaString()))
-    return Silver(metadata.id(), _columns(schema.fields), _physical(schema.fields))
-
-
-def _physical(fields: Sequence[T.StructField]) -> dict[str, str]:
-    """What Delta calls the columns in its files, where that is another name, as marks of eight digits."""
-    named = {f.name.lower(): (f.name, (f.metadata or {}).get(_PHYSICAL, f.name)) for f in fields}
-    return {c: hashlib.sha256(held.encode()).hexdigest()[:8] for c, (name, held) in named.items() if held != name}
-
-
-def _columns(fields: Sequence[T.StructField]) -> Columns:
-    return tuple((f.name.lower(), f.dataType.simpleString()) for f in fields)

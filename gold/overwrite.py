@@ -6,6 +6,8 @@ those files' rows, of which the keys that are not in the batch are written again
 not hold rewrites nothing. The files are staged and fetched as Iceberg's own `rewrite_data_files` does it, and
 committed through its API, which refuses when another program has committed meanwhile. What was written is counted
 before that: readers of a file skip what they take for unwanted, and a row that is not read is a row that is lost.
+Where columns are altered, that is part of the same Iceberg transaction, so that no reader sees the columns of one cut
+and the rows of another.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from gold import iceberg
+from gold import columns, iceberg
 from lakeward.errors import TerminalError
 from lakeward.jvm import java_class
 from lakeward.names import spark_identifier
@@ -43,12 +45,23 @@ class Overwrite:
     """One commit that puts rows in the place of those of a table whose columns equal a row of `keys`.
 
     `keys` has some of the columns of the table `name`, no row twice, and is read several times, so it is held
-    (`localCheckpoint`). Rows are equal where the expressions `same` of their columns are, NULL like NULL.
+    (`localCheckpoint`). Rows are equal where the expressions `same` of their columns are, NULL like NULL. With
+    `change` the same commit alters the table's columns; keys and rows have those that it makes.
     """
 
-    def __init__(self, keys: DataFrame, name: str, same: Same = lambda _, columns: [*map(_quoted, columns)]) -> None:
-        self._session = keys.sparkSession
+    def __init__(
+        self,
+        keys: DataFrame,
+        name: str,
+        same: Same = lambda _, columns: [*map(_quoted, columns)],
+        change: columns.Change | None = None,
+    ) -> None:
+        self._session, self._change = keys.sparkSession, change
         self._table = iceberg.load(self._session, name)
+        self._altered, self._transaction = self._table, None
+        if change:
+            self._transaction = altering(self._session, self._table, change)
+            self._altered = self._transaction.table()
         self._name, self._same, self._columns = name, same, keys.columns
         self._kinds = {field.name: field.dataType for field in keys.schema.fields}
         own = self.keyed(keys).select(*self.key)
@@ -75,6 +88,8 @@ class Overwrite:
         if current is None or self._count == 0:
             return self._keys.withColumn(FILE, F.lit("")).limit(0)
         held = self._session.read.option("versionAsOf", str(current.snapshotId())).table(self._name)
+        if self._change:
+            held = self._change.rows(held, FILE)
         # A snapshot has the columns of its own time: in one that was added since, each of its rows reads NULL.
         there = [_quoted(c) if c in held.columns else F.lit(None).cast(k).alias(c) for c, k in self._kinds.items()]
         held = held.select(*there, FILE).where(_within(self._spans))
@@ -86,10 +101,12 @@ class Overwrite:
         `rows` has the table's columns, and is held, too. Raises TerminalError, and commits nothing, where what was
         written is not what it has to be, by its number of rows.
         """
-        tasks = [t for t in _tasks(self._session, self._table, self._spans) if t.file().location() in found]
+        former = self._change.former if self._change else {c: c for c in self._spans}
+        spans = {former[c]: span for c, span in self._spans.items() if c in former}
+        tasks = [t for t in _tasks(self._session, self._table, spans) if t.file().location() in found]
         assert len(tasks) == len(found), "a data file that was read is not in the table"
         size = sum(task.length() for task in tasks)
-        with _staged(self._session, self._table, tasks) as staged:
+        with _staged(self._session, self._altered, tasks) as staged:
             frame = rows.coalesce(1) if self._few else rows
             if tasks:
                 read = self._session.read.option("split-size", iceberg.FILE_BYTES).table(staged.name)
@@ -101,7 +118,7 @@ class Overwrite:
             writer.option("target-file-size-bytes", str(2 * iceberg.FILE_BYTES)).append()
             gone, new = [task.file() for task in tasks], staged.written()
             self._count_written(gone, new, rows.count() - sum(found.values()))
-            iceberg.commit_files(self._session, self._table, gone, new)
+            iceberg.commit_files(self._session, self._table, gone, new, self._transaction)
 
     def _count_written(self, gone: Sequence[Any], new: Sequence[Any], more: int) -> None:
         wanted, written = (sum(file.recordCount() for file in files) for files in (gone, new))
@@ -110,6 +127,19 @@ class Overwrite:
                 f"gold wrote {written:,} rows of {self._name} anew where {wanted + more:,} are due; none is published",
                 hint="`lakeward gold --rebuild TABLE` makes it anew from silver; please report this",
             )
+
+
+def altering(session: SparkSession, table: Any, change: columns.Change) -> Any:
+    """A transaction of the Iceberg table (both of the JVM) that has altered its columns, and is to be committed."""
+    transaction = table.newTransaction()
+    columns.alter(session, transaction, change)
+    return transaction
+
+
+def alter(session: SparkSession, name: str, change: columns.Change) -> None:
+    """Alter the columns of the table in one snapshot that has the same files, with `iceberg.summary`'s properties."""
+    table = iceberg.load(session, name)
+    iceberg.commit_files(session, table, (), (), altering(session, table, change))
 
 
 def _measured(own: DataFrame) -> tuple[int, int]:

@@ -28,6 +28,12 @@ def snapshot(spark: SparkSession, location: str) -> Any:
     return log_of(spark, location).update(False, none, none)
 
 
+def snapshot_at(spark: SparkSession, location: str, version: int) -> Any:
+    """Delta's own view of the table as it was at `version` (a JVM object)."""
+    log, none = log_of(spark, location), java_class(spark, "scala.Option").empty()
+    return log.getSnapshotAt(version, none, none, getattr(log, "getSnapshotAt$default$4")())
+
+
 def log_of(spark: SparkSession, location: str) -> Any:
     """The table's DeltaLog (a JVM object)."""
     return java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, location)

@@ -28,7 +28,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from gold import changes
-from gold.mirror import describe, narrowed
+from gold.columns import describe
+from gold.mirror import narrowed
 from lakeward import crash
 from lakeward.config import Config
 from lakeward.delta import snapshot

@@ -31,6 +31,13 @@ def test_a_rest_catalog_publishes_merges_and_is_maintained_and_files_lie_where_t
         shop.spark.sql(f"UPDATE {table} SET n = 2 WHERE id < 3")
         assert shop.publish().tables == {name: "merged"}
         shop.assert_mirrored()
+        shop.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        swap = ("RENAME COLUMN n TO `n.o`", "ADD COLUMN n INT", "RENAME COLUMN n TO m", "RENAME COLUMN `n.o` TO n")
+        for clause in (*swap, "ADD COLUMN `n.o` INT"):
+            shop.spark.sql(f"ALTER TABLE {table} {clause}")
+        shop.spark.sql(f"UPDATE {table} SET m = 2, `n.o` = 3 WHERE id < 3")
+        assert shop.publish().tables == {name: "merged"}
+        shop.assert_mirrored()
         stray = Path(shop.published(name).location, "data", "of-a-killed-run.parquet")
         stray.write_bytes(b"orphan")
         os.utime(stray, (1, 1))

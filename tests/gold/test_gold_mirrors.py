@@ -222,23 +222,3 @@ def test_an_empty_table_is_mirrored_and_filled_later(shop):
     insert(shop, table, "VALUES (1, 1, 't', 0)")
     shop.publish()
     shop.assert_mirrored()
-
-
-def test_a_column_that_went_and_came_again_and_columns_that_swapped_their_names_are_other_columns(shop):
-    """Delta's change feed tells of neither where the ALTER is the first commit that gold has not seen."""
-    table = shop.create("trips", {"id": "int", "n": "int", "m": "int"}, ["id"])
-    shop.spark.sql(f"INSERT INTO {table} VALUES (1, 5, 50, 1, 't', 0), (2, 6, 60, 1, 't', 0)")
-    shop.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-    shop.publish()
-    swap = ["RENAME COLUMN n TO x", "RENAME COLUMN m TO n", "RENAME COLUMN x TO m"]
-    alters = (["DROP COLUMN n", "ADD COLUMN n INT"], swap)
-    for number, alter in enumerate(alters):
-        for clause in alter:
-            shop.spark.sql(f"ALTER TABLE {table} {clause}")
-        shop.spark.sql(f"UPDATE {table} SET n = {number} WHERE id = 1")
-        report = shop.publish()
-        assert report.tables == {"shop.trips": "rebuilt"}
-        assert "n" in report.rebuilt["shop.trips"]
-        gold = {row.id: (row.n, row.m) for row in shop.rows_of_gold("shop.trips")}
-        assert gold == {row.id: (row.n, row.m) for row in shop.spark.table(table).collect()}
-    assert shop.publish().tables == {"shop.trips": "unchanged"}
