@@ -61,8 +61,9 @@ def cache_dir() -> Path:
 def resolve(coordinates: Sequence[str], *, name: str, transitive: bool = True) -> list[Path]:
     """Local files of the Maven artifacts `group:artifact:version`, fetched at the first call and kept.
 
-    With `transitive` their run-time dependencies come too. The files lie in `cache_dir()/jars/<name>-<hash of
-    what was asked>/`; they come back sorted by name. Progress goes to stderr.
+    A fourth part is a classifier: `group:artifact:version:tests`. With `transitive` their run-time dependencies come
+    too. The files lie in `cache_dir()/jars/<name>-<hash of what was asked>/`; they come back sorted by name. Progress
+    goes to stderr.
 
     Raises TransientError when the repository cannot be reached or the disk is full, TerminalError when it
     does not have an artifact; nothing is left in place then.
@@ -158,15 +159,21 @@ def _run_ivy(coordinates: Sequence[str], scratch: Path, draft: Path, name: str, 
 
 
 def _ivy_file(coordinates: Sequence[str], transitive: bool) -> str:
-    dependencies = []
+    asked: dict[tuple[str, ...], list[str]] = {}  # Ivy takes a module once, with all that is wanted of it
     for coordinate in coordinates:
-        organisation, module, revision = coordinate.split(":")
+        organisation, module, revision, *classifier = coordinate.split(":")
+        asked.setdefault((organisation, module, revision), []).append("".join(classifier))
+    dependencies = []
+    for (organisation, module, revision), classifiers in asked.items():
+        named = (f" m:classifier={quoteattr(c)}" if c else "" for c in classifiers)
+        files = "".join(f"<artifact name={quoteattr(module)}{name}/>" for name in named) if any(classifiers) else ""
         dependencies.append(
             f"<dependency org={quoteattr(organisation)} name={quoteattr(module)} rev={quoteattr(revision)} "
-            f'conf="default-&gt;master,runtime" transitive="{str(transitive).lower()}"/>'
+            f'conf="default-&gt;master,runtime" transitive="{str(transitive).lower()}">{files}</dependency>'
         )
     return (
-        '<ivy-module version="2.0"><info organisation="lakeward" module="artifacts"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="lakeward" module="artifacts"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -142,3 +143,13 @@ def test_a_cache_that_was_asked_for_and_cannot_be_written_is_refused(monkeypatch
     monkeypatch.setenv("LAKEWARD_CACHE", str(tmp_path / "file"))
     with pytest.raises(TerminalError, match="cannot be written"):
         artifacts.cache_dir()
+
+
+def test_a_classifier_is_asked_for_beside_the_artifact_itself(ivy):
+    ivy.will(f'cp "$folder/../ivy.xml" {ivy.home}; for file in a b c; do printf whole > "$folder/$file.jar"; done')
+    wanted = [COORDINATE, f"{COORDINATE}:tests", "org.example:other:2.0"]
+    artifacts.resolve(wanted, name="x", transitive=False)
+    asked = ElementTree.parse(ivy.home / "ivy.xml").getroot().findall("dependencies/dependency")
+    classifier = "{http://ant.apache.org/ivy/maven}classifier"
+    files = {d.get("name"): [(a.get("name"), a.get(classifier)) for a in d] for d in asked}
+    assert files == {"thing": [("thing", None), ("thing", "tests")], "other": []}

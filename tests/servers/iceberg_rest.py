@@ -1,150 +1,73 @@
-"""An Iceberg REST catalog over HTTP: Iceberg's own server-side handlers, in the JVM that Spark runs in.
+"""An Iceberg REST catalog: the server that Iceberg releases for clients to be tested against, in a process of its own.
 
-Iceberg publishes no server. It does publish what a server calls (`org.apache.iceberg.rest.CatalogHandlers`, its JSON
-readers and writers), and a catalog to keep tables in; here they answer behind Python's HTTP server. Spark's REST
-client, which is under test, sees the protocol and nothing else.
+It is `org.apache.iceberg.rest.RESTCatalogServer`, which the image `apache/iceberg-rest-fixture` runs, of the newest
+release that has it. It keeps its tables in SQLite and writes their metadata files itself. A proxy before it says what
+its clients sent.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import unquote, urlsplit
+import os
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from servers.listening import free_port, listening
+from servers.recorded import Recorded, recorded
 
-STATUS = {
-    "NoSuchTableException": 404,
-    "NoSuchNamespaceException": 404,
-    "NoSuchViewException": 404,
-    "AlreadyExistsException": 409,
-    "CommitFailedException": 409,
-    "ValidationException": 400,
-    "IllegalArgumentException": 400,
-    "ForbiddenException": 403,
-}
+from lakeward.artifacts import resolve
+from lakeward.catalog import GLUE_SDK, SQLITE
+from lakeward.java import java_home
+from lakeward.storage import sdk
 
-
-class RestCatalog:
-    """`uri` is what a client is given; `seen` lists the requests as (method, path) and `tokens` their bearers."""
-
-    def __init__(self, spark: SparkSession, warehouse: str) -> None:
-        jvm: Any = spark._jvm
-        self.jvm = jvm
-        self.gateway: Any = spark.sparkContext._gateway
-        self.seen: list[tuple[str, str]] = []
-        self.tokens: set[str | None] = set()
-        jackson = jvm.org.apache.iceberg.shaded.com.fasterxml.jackson
-        self.mapper = jackson.databind.ObjectMapper()
-        any_visibility = getattr(jackson.annotation, "JsonAutoDetect$Visibility").ANY
-        self.mapper.setVisibility(jackson.annotation.PropertyAccessor.FIELD, any_visibility)
-        self.mapper.configure(jackson.databind.DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, False)
-        naming = getattr(jackson.databind, "PropertyNamingStrategies$KebabCaseStrategy")()
-        self.mapper.setPropertyNamingStrategy(naming)
-        jvm.org.apache.iceberg.rest.RESTSerializers.registerAll(self.mapper)
-        context: Any = spark.sparkContext._jsc
-        self.catalog = jvm.org.apache.iceberg.hadoop.HadoopCatalog(context.hadoopConfiguration(), warehouse)
-        self.handlers = jvm.org.apache.iceberg.rest.CatalogHandlers
-
-    def answer(self, method: str, path: str, body: str) -> str | None:
-        """The response's JSON; None for an empty one."""
-        parts = [unquote(p) for p in path.strip("/").split("/")]
-        assert parts.pop(0) == "v1", path
-        if parts == ["config"]:
-            return '{"defaults": {}, "overrides": {}}'
-        if parts == ["namespaces"]:
-            body = json.dumps({**json.loads(body), "properties": {}})  # a folder has none
-            return self._json(self.handlers.createNamespace(self.catalog, self._read(body, "CreateNamespaceRequest")))
-        space = self._namespace(parts[1])
-        if len(parts) == 2:
-            if method == "HEAD":
-                self.handlers.namespaceExists(self.catalog, space)
-                return None
-            return self._json(self.handlers.loadNamespace(self.catalog, space))
-        if len(parts) == 3:
-            assert (method, parts[2]) == ("POST", "tables"), (method, path)
-            request = self._read(body, "CreateTableRequest")
-            staged = self.handlers.stageTableCreate if request.stageCreate() else self.handlers.createTable
-            return self._json(staged(self.catalog, space, request))
-        if parts[2] == "views":
-            raise KeyError(path)
-        table = self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(space, parts[3])
-        if len(parts) == 5:
-            return None  # metrics
-        if method == "HEAD":
-            self.handlers.tableExists(self.catalog, table)
-            return None
-        if method == "GET":
-            mode = getattr(self.jvm.org.apache.iceberg.rest, "RESTCatalogProperties$SnapshotMode").ALL
-            return self._json(self.handlers.loadTable(self.catalog, table, mode))
-        request = self._read(body, "UpdateTableRequest")
-        return self._json(self.handlers.updateTable(self.catalog, table, request))
-
-    def _namespace(self, encoded: str) -> Any:
-        levels = encoded.split("\x1f")
-        array = self.gateway.new_array(self.jvm.java.lang.String, len(levels))
-        for i, level in enumerate(levels):
-            array[i] = level
-        return self.jvm.org.apache.iceberg.catalog.Namespace.of(array)
-
-    def _read(self, body: str, kind: str) -> Any:
-        return self.mapper.readValue(body, self.jvm.java.lang.Class.forName(f"org.apache.iceberg.rest.requests.{kind}"))
-
-    def _json(self, response: Any) -> str:
-        return str(self.mapper.writeValueAsString(response))
+ICEBERG, JETTY, HTTP = "1.11.0", "12.1.14", "5.4"
+SERVER = (
+    f"org.apache.iceberg:iceberg-open-api:{ICEBERG}:test-fixtures",
+    f"org.apache.iceberg:iceberg-core:{ICEBERG}:tests",  # its servlet
+    *(f"org.apache.iceberg:iceberg-{part}:{ICEBERG}" for part in ("core", "api", "common", "bundled-guava", "aws")),
+    *(f"org.eclipse.jetty:jetty-{part}:{JETTY}" for part in ("http", "io", "security", "server", "session", "util")),
+    *(f"org.eclipse.jetty.compression:jetty-compression-{part}:{JETTY}" for part in ("common", "gzip", "server")),
+    f"org.eclipse.jetty.ee10:jetty-ee10-servlet:{JETTY}",
+    "jakarta.servlet:jakarta.servlet-api:6.0.0",
+    "org.apache.httpcomponents.client5:httpclient5:5.6.1",
+    *(f"org.apache.httpcomponents.core5:{part}:{HTTP}" for part in ("httpcore5", "httpcore5-h2")),
+    "com.github.ben-manes.caffeine:caffeine:2.9.3",
+    SQLITE,
+)
+# What pyspark brings along.
+OF_SPARK = ("hadoop-client-api", "hadoop-client-runtime", "jackson-annotations", "jackson-core", "jackson-databind",
+            "avro", "RoaringBitmap", "slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")  # fmt: skip
 
 
 @contextlib.contextmanager
-def rest_catalog(spark: SparkSession, warehouse: str) -> Iterator[tuple[RestCatalog, str]]:
-    """A running catalog that keeps its tables under `warehouse`, and its URI."""
-    catalog = RestCatalog(spark, warehouse)
+def rest_catalog(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Recorded]:
+    """A catalog that keeps its names, its log and tables that name no place of their own in `folder`.
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    `properties` are Iceberg's, of the catalog behind the server: `{"io-impl": …}`.
+    """
+    port = free_port()
+    own = {
+        "rest.port": str(port),
+        "uri": f"jdbc:sqlite:{folder}/rest-catalog.db",
+        "warehouse": str(folder / "rest-warehouse"),
+        **(properties or {}),
+    }
+    variables = {f"CATALOG_{k.replace('-', '__').replace('.', '_').upper()}": v for k, v in own.items()}
+    # It takes every variable of such a name for a property.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CATALOG_")} | variables
+    command = [str(java_home() / "bin" / "java"), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+               "-cp", _class_path(), "org.apache.iceberg.rest.RESTCatalogServer"]  # fmt: skip
+    with listening(command, port, folder / "rest-catalog.log", environment), recorded(f"http://127.0.0.1:{port}") as it:
+        yield it
 
-        def _do(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = self.rfile.read(length).decode()
-            path = urlsplit(self.path).path
-            catalog.seen.append((self.command, path))
-            catalog.tokens.add(self.headers.get("Authorization"))
-            try:
-                text = catalog.answer(self.command, path, body)
-                self._send(200 if text is not None else 204, text or "")
-            except Py4JJavaError as error:
-                kind = error.java_exception.getClass().getSimpleName()
-                self._fail(STATUS.get(kind, 500), kind, error.java_exception.getMessage())
-            except (AssertionError, KeyError) as error:
-                self._fail(404, "NoSuchViewException", str(error))
 
-        def _fail(self, code: int, kind: str, message: str) -> None:
-            self._send(code, json.dumps({"error": {"message": message, "type": kind, "code": code}}))
-
-        def _send(self, code: int, text: str) -> None:
-            data = text.encode() if self.command != "HEAD" else b""
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = do_HEAD = do_DELETE = _do
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield catalog, f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def _class_path() -> str:
+    files = resolve(SERVER, name="iceberg-rest", transitive=False)
+    files += resolve(sdk(GLUE_SDK), name="iceberg-rest-s3", transitive=False)
+    pyspark = find_spec("pyspark")
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    jars = Path(pyspark.origin).parent / "jars"
+    files += [file for name in OF_SPARK for file in jars.glob(f"{name}-[0-9]*.jar")]
+    return os.pathsep.join(str(file) for file in files)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.fs as pafs
+from servers.listening import free_port, listening
 
-STARTS_S = 60.0
 REGION = "us-east-1"
 
 
@@ -45,27 +42,9 @@ class ObjectStore:
 @contextlib.contextmanager
 def object_store(folder: Path, bucket: str = "lake") -> Iterator[ObjectStore]:
     """A store that writes its log in `folder`; it ends, with all that it holds, with the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     store = ObjectStore(f"http://127.0.0.1:{port}", bucket, "lakeward", secrets.token_hex(16))
-    said = folder / "moto.log"
-    with said.open("wb") as log:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        _wait(process, port, said)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with listening(command, port, folder / "moto.log"):
         store.filesystem().create_dir(bucket)
         yield store
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    until = time.monotonic() + STARTS_S
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.1)
-    raise RuntimeError(f"the object store did not start: {log.read_text(errors='replace')[-2000:]}")
