@@ -134,6 +134,13 @@ def test_gold_is_published_before_maintenance_which_removes_nothing_that_gold_ha
     assert running.start(12) == [0, 2, 8, 9]
     assert done == [["silver", "follow", "gold", "maintain"]] * 2
 
+    def gold(at: int) -> None:
+        if at == 2:
+            raise TerminalError("the mart fails")
+
+    running.gold = gold
+    assert running.start(12) == [0, 3, 9]  # half of it may be published: it is not made to wait
+
 
 @pytest.mark.parametrize("stage", ["bronze", "silver"])
 def test_what_waits_is_published_when_the_run_ends_for_its_source(tmp_path, monkeypatch, capsys, stage):
