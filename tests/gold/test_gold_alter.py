@@ -89,6 +89,28 @@ def test_several_alters_with_changes_between_them_are_followed_in_one_commit(sho
     assert shop.publish().tables == {"shop.trips": "unchanged"}
 
 
+def test_files_from_before_an_alter_are_read_by_others_and_merged_into(shop, trips, duckdb):
+    before = ids(shop, "shop.trips")
+    widened = ("Id TYPE BIGINT", "n TYPE BIGINT", "f TYPE DOUBLE", "d TYPE DECIMAL(20,2)")
+    alter(shop, trips, MAPPED, *(f"ALTER COLUMN {clause}" for clause in widened))
+    alter(shop, trips, "RENAME COLUMN m TO k", "RENAME COLUMN word TO m", "ADD COLUMN word STRING AFTER k")
+    for change in (None, f"INSERT INTO {trips} VALUES (8000000000, 1, 2, 'w', 0.1D, 3.25, 'x', 1, 't', 0)"):
+        if change is not None:
+            shop.spark.sql(change)
+        assert shop.publish().tables == {"shop.trips": "merged"}
+        files = StaticTable.from_metadata(shop.published("shop.trips").metadata_file).inspect.files()
+        assert 8 in files["record_count"].to_pylist()  # the first file is as it was
+        assert_followed(shop, "shop.trips", duckdb)
+    after = ids(shop, "shop.trips")
+    assert {after[new]: before[old] for new, old in {"k": "m", "m": "word", "f": "f", "d": "d"}.items()} == {
+        before[old]: before[old] for old in ("m", "word", "f", "d")
+    }
+    shop.spark.sql(f"UPDATE {trips} SET k = 0 WHERE Id = 3")
+    shop.spark.sql(f"DELETE FROM {trips} WHERE f < 0.5")
+    assert shop.publish().tables == {"shop.trips": "merged"}
+    assert_followed(shop, "shop.trips", duckdb)
+
+
 def test_columns_that_went_and_came_again_or_swapped_their_names_are_other_columns(shop, trips):
     alter(shop, trips, MAPPED)
     first = ids(shop, "shop.trips")
