@@ -89,7 +89,7 @@ def decide(wanted: Wanted, silver: Silver, standing: Standing | None, known: Gol
         return Decision("rebuilt", f"its silver table went back from version {version} to {wanted.version}")
     change = compared(standing.columns, json.loads(said["physical"]) if "physical" in said else None, silver)
     if change.refused:
-        return Decision("rebuilt", f"columns were altered or dropped: {', '.join(change.refused)}")
+        return Decision("rebuilt", f"columns were altered as Iceberg cannot follow: {', '.join(change.refused)}")
     keys = [key.lower() for key in json.loads(said.get("keys", "[]"))]
     if [change.names.get(key) for key in keys] != [key.lower() for key in wanted.schema.keys]:
         return Decision("rebuilt", f"its keys are now {', '.join(wanted.schema.keys) or 'the whole row'}")
