@@ -15,7 +15,8 @@ NAME = "gold"
 SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 LOCATION = "spark.lakeward.gold"  # where tables of a catalog that has no folders of its own are put
 LOWER = "spark.lakeward.gold.lower"  # set where the catalog folds the case of names
-GLUE_SDK = (*SDK, "dynamodb", "glue", "kms", "url-connection-client")  # Iceberg names the classes of all of them
+S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"  # what takes the credentials that a REST server hands out
+ICEBERG_SDK = (*SDK, "dynamodb", "glue", "kms", "url-connection-client")  # it names the classes of all of them
 _PREFIX = f"spark.sql.catalog.{NAME}"
 
 
@@ -40,7 +41,8 @@ def settings(gold: Gold, lake_root: str) -> dict[str, str]:
         own["jdbc.schema-version"] = "V1"
     if gold.catalog == "glue":
         own["glue.skip-name-validation"] = "true"  # ours are in lower case, and may hold a hyphen
-        own["http-client.type"] = "urlconnection"  # its own choice needs a newer SDK than hadoop-aws's
+    if _by_aws(gold):
+        own["http-client.type"] = "urlconnection"  # Iceberg's own choice needs a newer SDK than hadoop-aws's
     own.update(gold.revealed())
     found = {_PREFIX: "org.apache.iceberg.spark.SparkCatalog", **{f"{_PREFIX}.{k}": v for k, v in own.items()}}
     if gold.catalog != "hadoop":
@@ -62,7 +64,12 @@ def check(gold: Gold) -> None:
 
 
 def artifacts(gold: Gold) -> tuple[str, ...]:
-    """The Maven artifacts that the catalog needs beside Iceberg: `[gold] jars`, SQLite's driver, Glue's client."""
+    """The Maven artifacts that the catalog needs beside Iceberg: `[gold] jars`, SQLite's driver, AWS's clients."""
     sqlite = (SQLITE,) if gold.catalog == "jdbc" and str(gold.uri).startswith("jdbc:sqlite:") else ()
-    glue = sdk(GLUE_SDK) if gold.catalog == "glue" else ()
-    return (*sqlite, *glue, *gold.jars)
+    aws = sdk(ICEBERG_SDK) if _by_aws(gold) else ()
+    return (*sqlite, *aws, *gold.jars)
+
+
+def _by_aws(gold: Gold) -> bool:
+    """Whether Iceberg goes to the catalog, or to the files, by AWS's own clients."""
+    return gold.catalog == "glue" or gold.properties.get("io-impl") == S3_FILES

@@ -14,6 +14,7 @@ import gold.maintenance
 from lakeward import catalog
 from lakeward.config import Gold, parse
 from lakeward.errors import ConfigError, UsageError
+from lakeward.storage import sdk
 
 
 def test_a_rest_catalog_publishes_merges_and_is_maintained_and_files_lie_where_they_always_do(
@@ -103,3 +104,18 @@ def test_a_catalogs_secret_is_named_and_never_written(monkeypatch):
     assert settings["spark.sql.catalog.gold.jdbc.password"] == "hunter2"
     assert settings["spark.sql.catalog.gold.warehouse"] == "/lake/gold"
     assert catalog.artifacts(config.gold) == (catalog.SQLITE,)
+
+
+def test_files_by_what_a_server_hands_out_are_reached_by_awss_own_clients():
+    asked = {"catalog": "rest", "uri": "https://catalog.example.com"}
+    own = parse({"gold": asked}).gold
+    assert catalog.artifacts(own) == ()
+    assert catalog.settings(own, "s3a://b/lake")["spark.sql.catalog.gold.io-impl"].endswith(".HadoopFileIO")
+    vended = parse({"gold": {**asked, "properties": {"io-impl": catalog.S3_FILES}}}).gold
+    assert set(sdk(("kms", "url-connection-client"))) <= set(catalog.artifacts(vended))
+    settings = catalog.settings(vended, "s3a://b/lake")
+    assert settings["spark.sql.catalog.gold.io-impl"] == catalog.S3_FILES
+    assert settings["spark.sql.catalog.gold.http-client.type"] == "urlconnection"
+    chosen = {"io-impl": catalog.S3_FILES, "http-client.type": "apache"}
+    settings = catalog.settings(parse({"gold": {**asked, "properties": chosen}}).gold, "s3a://b/lake")
+    assert settings["spark.sql.catalog.gold.http-client.type"] == "apache"

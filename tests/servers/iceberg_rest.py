@@ -17,7 +17,7 @@ from servers.listening import free_port, listening
 from servers.recorded import Recorded, recorded
 
 from lakeward.artifacts import resolve
-from lakeward.catalog import GLUE_SDK, SQLITE
+from lakeward.catalog import ICEBERG_SDK, SQLITE
 from lakeward.java import java_home
 from lakeward.storage import sdk
 
@@ -33,6 +33,7 @@ SERVER = (
     "org.apache.httpcomponents.client5:httpclient5:5.6.1",
     *(f"org.apache.httpcomponents.core5:{part}:{HTTP}" for part in ("httpcore5", "httpcore5-h2")),
     "com.github.ben-manes.caffeine:caffeine:2.9.3",
+    "dev.failsafe:failsafe:3.3.2",
     SQLITE,
 )
 # What pyspark brings along.
@@ -46,7 +47,7 @@ def rest_catalog(folder: Path, properties: Mapping[str, str] | None = None) -> I
 
     `properties` are Iceberg's, of the catalog behind the server: `{"io-impl": …}`.
     """
-    port = free_port()
+    port = free_port()  # of every address: the server takes no other
     own = {
         "rest.port": str(port),
         "uri": f"jdbc:sqlite:{folder}/rest-catalog.db",
@@ -64,7 +65,7 @@ def rest_catalog(folder: Path, properties: Mapping[str, str] | None = None) -> I
 
 def _class_path() -> str:
     files = resolve(SERVER, name="iceberg-rest", transitive=False)
-    files += resolve(sdk(GLUE_SDK), name="iceberg-rest-s3", transitive=False)
+    files += resolve(sdk(ICEBERG_SDK), name="iceberg-rest-s3", transitive=False)
     pyspark = find_spec("pyspark")
     assert pyspark is not None
     assert pyspark.origin is not None

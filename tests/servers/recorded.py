@@ -32,7 +32,7 @@ def recorded(upstream: str) -> Iterator[Recorded]:
 
         def _do(self) -> None:
             proxy.seen.append((self.command, urlsplit(self.path).path, self.headers.get("Authorization")))
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
             there = http.client.HTTPConnection(server_of, timeout=60)
             try:
                 there.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -45,6 +45,17 @@ def recorded(upstream: str) -> Iterator[Recorded]:
                 self._pass_on(there.getresponse())
             finally:
                 there.close()
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            found = b""
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                found += self.rfile.read(size)
+                self.rfile.readline()
+            while self.rfile.readline().strip():  # trailers
+                pass
+            return found
 
         def _pass_on(self, answer: http.client.HTTPResponse) -> None:
             data = answer.read()
