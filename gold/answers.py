@@ -26,7 +26,7 @@ _JDBC = "org.apache.iceberg.jdbc.Unchecked"
 _AWS, _HADOOP = "software.amazon.awssdk.", "org.apache.hadoop."
 _NETWORK = ("Connect", "UnknownHost", "NoRouteToHost", "SocketTimeout", "HttpHostConnect", "SSL", "NoHttpResponse")
 _REASON_MAX = 300
-Chain = list[tuple[str, str]]  # (class, first line of the message), the outermost first
+Chain = list[tuple[str, str]]  # (class, what it says in one line), the outermost first
 
 
 def unanswered(error: BaseException, settings: Mapping[str, str]) -> TerminalError | None:
@@ -95,7 +95,9 @@ def _chain(error: BaseException) -> Chain:
     while at is not None:
         java = at.java_exception if isinstance(at, Py4JJavaError) else getattr(at, "_origin", None)
         while java is not None and len(found) < 50:
-            found.append((java.getClass().getName(), (java.getMessage() or "").strip().partition("\n")[0]))
+            name, said = java.getClass().getName(), (java.getMessage() or "").strip()
+            # A server's own words, where they are not Iceberg's, may be a page or a document of many lines.
+            found.append((name, " ".join(said.split()) if name in _REST else said.partition("\n")[0]))
             java = java.getCause()
         at = at.__cause__
     return found

@@ -20,13 +20,13 @@ SECRET = "hunter2-of-the-catalog"
 
 
 @contextlib.contextmanager
-def answering(status: int) -> Iterator[str]:
-    """A server that answers everything with this status, and repeats what it was sent."""
+def answering(status: int, answer: str | None = None) -> Iterator[str]:
+    """A server that answers everything with this status and this text; or, as Iceberg's do, with what it was sent."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             said = f"what is {self.headers['Authorization']}?"
-            body = json.dumps({"error": {"message": said, "type": "Any", "code": status}}).encode()
+            body = (answer or json.dumps({"error": {"message": said, "type": "Any", "code": status}})).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -79,6 +79,14 @@ def test_a_rest_catalog_that_is_not_there_or_refuses_is_named_with_the_remedy(re
         assert said.startswith(f"the catalog at {uri} {what}")
         assert "what is Bearer …?" in said
         assert "to mend it: see the token or credential in [gold] properties" in said
+
+
+def test_what_a_rest_server_says_in_lines_of_its_own_is_shown(refused):
+    page = '{\n"message":"java.lang.NoClassDefFoundError: dev/failsafe",\n"status":"500"\n}\n'
+    with answering(400, page) as uri:
+        said = refused(catalog="rest", uri=uri, properties={"token": "env:CATALOG_SECRET"})
+    assert said.startswith(f"the catalog at {uri} fails: ")
+    assert "NoClassDefFoundError: dev/failsafe" in said
 
 
 def test_a_database_that_no_driver_opens_is_named_without_its_parameters(refused):
