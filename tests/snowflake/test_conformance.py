@@ -90,13 +90,14 @@ def changed(name: str, values: pa.Array) -> pa.Table:
     return ROWS.set_column(ROWS.column_names.index(name), name, values)
 
 
-def lying(shop: Shop) -> Any:
-    """The footer's greatest name is less than the data's."""
+def lying(shop: Shop, true: bytes = b"zzzz", said: bytes = b"nnnn") -> Any:
+    """The footer's greatest name is less than the data's, or another of its statistics is not true."""
     table = good(shop)
     path = write(table, ROWS)
     data = path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    path.write_bytes(data[:footer] + data[footer:].replace(b"zzzz", b"nnnn"))
+    assert true in data[footer:]
+    path.write_bytes(data[:footer] + data[footer:].replace(true, said))
     return add(table, described(path, 3))
 
 
@@ -151,6 +152,8 @@ BREAK = {
     "rows": ("statistics", lambda s: listed(s, rows=4)),
     "nulls": ("statistics", lambda s: listed(s, null_value_counts={1: 0})),
     "bounds": ("statistics", lying),
+    "bounds, lower": ("statistics", lambda s: lying(s, b"aaaa", b"bbbb")),
+    "nulls by the footer": ("statistics", lambda s: lying(s, b"\x01\0\0\0\x16\x02(", b"\x01\0\0\0\x16\x04(")),
     "manifest bounds, upper": ("statistics", lambda s: listed(s, upper_bounds={2: b"nnnn"})),
     "manifest bounds, lower": ("statistics", lambda s: listed(s, lower_bounds={1: (2).to_bytes(4, "little")})),
     "manifest bounds of a time": ("statistics", lambda s: listed(s, upper_bounds={3: (1).to_bytes(8, "little")})),
