@@ -36,10 +36,14 @@ DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 DELTA_FILE_BYTES = 256 << 20  # of silver's and bronze's; gold's files are smaller
 _APPEND_ONLY = "delta.appendOnly"
+_REMEMBERED = "delta.deletedFileRetentionDuration"  # how long Delta's log says of a file that it was removed
+REMEMBERED_DAYS = 7  # where a table does not say
 FILES_MIN = 5  # of a table or partition, before they are worth rewriting
 _SETTINGS = {
     # Nobody else writes while the lake is held, and readers have `keep_days`, whatever Delta thinks of that.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Else VACUUM goes by what the table says, and by no other number of days that it is given but 0.
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # A commit that says that files were removed is a version that nobody waits for: other stages name versions.
     "spark.databricks.delta.vacuum.logging.enabled": "false",
     # VACUUM lists a table's folders by so many tasks, however few the folders are; the default is 10,000.
@@ -122,11 +126,13 @@ class _Maintenance:
             if name in self.unlanded:
                 self.report.kept[bronze] = "the landing has yet to read its events"
             elif delta.exists(self.session, bronze):
+                self._remember(bronze)
                 self._forget(table, bronze)
                 self._compact(bronze)
                 self._vacuum(bronze)
             quarantine = self.lake.table("quarantine", table.name)
             if delta.exists(self.session, quarantine):
+                self._remember(quarantine)
                 self._compact(quarantine)
                 self._vacuum(quarantine)
             self._silver(name, table)
@@ -140,6 +146,7 @@ class _Maintenance:
             location = self.lake.table("silver", table.name, suffix)
             if not delta.exists(self.session, location):
                 continue
+            self._remember(location)
             self._compact(location)
             crash.point("maintain.after_optimize")
             # Gold reads these at a version, and files of an earlier one may go.
@@ -169,6 +176,15 @@ class _Maintenance:
             DeltaTable.forPath(self.session, location).optimize().executeCompaction()
             self.report.compacted += delta.version(self.session, location) != int(before.version())
 
+    def _remember(self, location: str) -> None:
+        """Let the log say for `keep_days` that a file was removed. One that it says nothing of passes for a stray, and
+        VACUUM judges a stray by its own age: of a table that had not changed for a month it would go at once."""
+        days = max(self.config.lake.keep_days, REMEMBERED_DAYS)
+        said = delta.snapshot(self.session, location).metadata().configuration().get(_REMEMBERED)
+        now = str(said.get()) if said.isDefined() else f"interval {REMEMBERED_DAYS} days"
+        if now != f"interval {days} days":
+            self._set(location, _REMEMBERED, f"interval {days} days")
+
     def _vacuum(self, location: str) -> None:
         DeltaTable.forPath(self.session, location).vacuum(self.config.lake.keep_days * 24)
 
@@ -176,7 +192,7 @@ class _Maintenance:
         """Remove old events that no stage can read again: those from before the table's present snapshot."""
         append_only = delta.snapshot(self.session, location).metadata().configuration().get(_APPEND_ONLY)
         if not (append_only.isDefined() and append_only.get() == "true"):
-            self._set_append_only(location, True)  # a run was killed below, before it had done so itself
+            self._set(location, _APPEND_ONLY, "true")  # a run was killed below, before it had done so itself
         days = self.config.lake.bronze_days
         if days is None or table.start is None or table.status != "streaming":
             return
@@ -187,16 +203,16 @@ class _Maintenance:
         rows = DeltaTable.forPath(self.session, location)
         count = rows.toDF().where(old).count()
         if count:
-            self._set_append_only(location, False)
+            self._set(location, _APPEND_ONLY, "false")
             try:
                 rows.delete(old)
             finally:
-                self._set_append_only(location, True)
+                self._set(location, _APPEND_ONLY, "true")
             self.report.forgotten += count
 
-    def _set_append_only(self, location: str, value: bool) -> None:
+    def _set(self, location: str, key: str, value: str) -> None:
         name = spark_identifier(location)
-        self.session.sql(f"ALTER TABLE delta.{name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = '{str(value).lower()}')")
+        self.session.sql(f"ALTER TABLE delta.{name} SET TBLPROPERTIES ('{key}' = '{value}')")
 
     def gold_tables(self) -> None:
         changed = False

@@ -105,11 +105,12 @@ def test_what_was_published_within_the_window_is_read_before_during_and_after(sh
 
     real = iceberg.actions
     monkeypatch.setattr(iceberg, "actions", actions)
-    shop.spark.sql(f"INSERT INTO {shop.sql_name(TableName('shop', 'trips'))} SELECT /*+ REPARTITION(6) */"
-                   " CAST(id + 100 AS INT), 1, 't', 0 FROM range(10)")  # fmt: skip
+    monkeypatch.setattr(gold.maintenance, "FILES_MIN", 2)  # the file of this publication, and that of the others
+    shop.spark.sql(f"INSERT INTO {shop.sql_name(TableName('shop', 'trips'))} VALUES (100, 1, 't', 0)")
     shop.publish()
     report = run(shop, now_ms=third + 1 + shop.config.lake.keep_days * DAY_MS)
     assert report.expired >= 2
+    assert report.compacted
     assert known
     assert all(known)  # before anything goes, gold.json names what the compaction has made
     assert not stray.exists()
@@ -240,3 +241,17 @@ def test_nothing_is_removed_that_a_later_stage_has_yet_to_read(shop):
     assert run(shop).kept == {}
     assert not any(stray.exists() for stray in strays)
     assert all(file.exists() for file in young)
+
+    # More days than Delta keeps of itself, and fewer.
+    for days in (30, 3):
+        shop.config = replace(shop.config, lake=replace(shop.config.lake, keep_days=days))
+        for file in young:
+            age = time.time() - (days - 1) * 86_400
+            os.utime(file, (age, age))
+        run(shop)
+        assert all(file.exists() for file in young)
+        for location in (bronze, silver):
+            said = {r["key"]: r["value"] for r in shop.spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
+            assert said["delta.deletedFileRetentionDuration"] == f"interval {max(days, 7)} days"
+    assert shop.gold().tables == {"shop.trips": "unchanged"}
+    shop.assert_mirrored()
