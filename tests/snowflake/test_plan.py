@@ -27,6 +27,7 @@ from lakeward.schema import TableSchema, column_from_catalog
 from lakeward.state import BronzeState, BronzeTable, SilverState, SilverTable, save_bronze, save_silver
 from snowflake.lakehouse import merge_sql, plan
 from snowflake.lakehouse.merge_sql import Target
+from snowflake.lakehouse.spelling import spell
 from snowflake.lakehouse.statements import bare, location_of, property_of, statements
 from snowflake.lakehouse.template import fill
 
@@ -119,6 +120,11 @@ def test_sqlglot_reads_what_it_knows_into_trees(tmp_path):
     assert {k for _, k in kinds} >= {"DATABASE", "SCHEMA", "TABLE", "STAGE", "VIEW"}
     created = [t.find(exp.Table) for t in trees if isinstance(t, exp.Create) and t.args.get("kind") == "TABLE"]
     assert {t.name for t in created if t} >= {"TRIPS", "USERS", "REVENUE", "FRESHNESS"}
+
+
+def test_only_the_letters_a_to_z_are_made_capitals():
+    assert spell("straße_é", "upper") == "STRAßE_é"  # else it would be one with STRASSE
+    assert spell("Straße", "source") == "Straße"
 
 
 def test_tables_whose_names_differ_only_in_case_are_refused_by_name(tmp_path):
