@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
@@ -136,6 +137,16 @@ def test_a_vacuumed_change_feed_means_a_rebuild_that_shows_no_empty_table(shop, 
     shop.assert_mirrored()
     totals = [int(s["summary"]["total-records"]) for s in shop.snapshots("shop.trips")]
     assert totals == [before.rows, before.rows - 1]
+
+
+def test_gold_that_stood_still_for_longer_than_silver_keeps_removed_files_is_merged_into(shop, trips):
+    shop.publish()
+    shop.spark.sql(f"ALTER TABLE {trips} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
+    for status in ("late", "later", "done"):
+        shop.spark.sql(f"UPDATE {trips} SET status = '{status}' WHERE id = 2")
+    time.sleep(1.5)
+    assert shop.publish().tables == {"shop.trips": "merged"}
+    shop.assert_mirrored()
 
 
 def test_a_new_generation_with_other_types_is_replaced_and_keeps_the_ids_of_columns_that_stay(shop, trips):
