@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakeward import catalog
-from lakeward.errors import TerminalError
+from lakeward.errors import TerminalError, causes
 from lakeward.secretive import is_secret, shown, without
 
 _PREFIX = f"spark.sql.catalog.{catalog.NAME}."
@@ -91,13 +91,11 @@ def _judged(kind: str, classes: set[str]) -> tuple[str, str]:
 
 def _chain(error: BaseException) -> Chain:
     found: Chain = []
-    at: BaseException | None = error
-    while at is not None:
+    for at in causes(error):
         java = at.java_exception if isinstance(at, Py4JJavaError) else getattr(at, "_origin", None)
         while java is not None and len(found) < 50:
             name, said = java.getClass().getName(), (java.getMessage() or "").strip()
             # A server's own words, where they are not Iceberg's, may be a page or a document of many lines.
             found.append((name, " ".join(said.split()) if name in _REST else said.partition("\n")[0]))
             java = java.getCause()
-        at = at.__cause__
     return found

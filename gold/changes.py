@@ -148,18 +148,22 @@ def _feed(session: SparkSession, path: str, versions: tuple[int, int], fields: S
         shown = [(c if kinds[f.name] == f.kind else c.cast(f.kind)).alias(f.name) for c, f in found]
         return feed.select(*shown, CHANGE, VERSION)
     except (PySparkException, Py4JJavaError) as error:
-        raise _translated(error) from error
+        if (told := _translated(error)) is None:
+            raise
+        raise told from error
 
 
 def _held(frame: DataFrame) -> DataFrame:
     try:
         return frame.localCheckpoint(eager=True)
     except (PySparkException, Py4JJavaError) as error:
-        raise _translated(error) from error
+        if (told := _translated(error)) is None:
+            raise
+        raise told from error
 
 
-def _translated(error: Exception) -> Exception:
+def _translated(error: Exception) -> FeedGoneError | None:
     text = str(error)
     if _ALTERED in text:
         return FeedAlteredError(text)
-    return FeedGoneError(text) if any(fault in text for fault in _FEED_FAULTS) else error
+    return FeedGoneError(text) if any(fault in text for fault in _FEED_FAULTS) else None

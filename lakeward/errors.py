@@ -7,6 +7,8 @@ looked up before anything else is done. Errors of libraries are translated where
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class LakewardError(Exception):
     """A failure with its facts and a remedy.
@@ -71,3 +73,13 @@ class GateStoppedError(TerminalError):
 
 class LockedError(TerminalError):
     """Another run holds the lake."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised from, each once: libraries raise errors from themselves."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield at
+        at = at.__cause__

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from lakeward.errors import LockedError, TerminalError
+from lakeward.errors import LockedError, TerminalError, causes
 from lakeward.names import TableName, encode_path
 from lakeward.storage import ENDPOINT, REGION
 
@@ -124,11 +124,8 @@ def lake_error(error: OSError, where: str) -> TerminalError:
 
 def disk_full(error: BaseException) -> TerminalError | None:
     """The error to show where `error`, from wherever in Spark or Arrow it came, says that a disk is full."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
-            return lake_error(OSError(errno.ENOSPC, ""), "see its file system with `df`")
-        seen = seen.__cause__
+    if any(said in str(each) for each in causes(error) for said in ("No space left on device", "Disk quota exceeded")):
+        return lake_error(OSError(errno.ENOSPC, ""), "see its file system with `df`")
     return None
 
 

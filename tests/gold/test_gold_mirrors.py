@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from pyiceberg.table import StaticTable
+from pyspark.errors import PySparkException
 
 TRIPS = {"Id": "bigint", "status": "varchar(20)", "fare": "decimal(8,2)"}
 
@@ -145,6 +146,11 @@ def test_gold_that_stood_still_for_longer_than_silver_keeps_removed_files_is_mer
     for status in ("late", "later", "done"):
         shop.spark.sql(f"UPDATE {trips} SET status = '{status}' WHERE id = 2")
     time.sleep(1.5)
+    of_age = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+    shop.spark.conf.set(of_age, "true")
+    with pytest.raises(PySparkException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND"):  # as any error of the feed's
+        shop.publish()
+    shop.spark.conf.set(of_age, "false")
     assert shop.publish().tables == {"shop.trips": "merged"}
     shop.assert_mirrored()
 
